@@ -11,9 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 class Declaration(BaseModel):
     """What a user writes. Frozen; an unknown key, a wrong type or a non-finite number is an error at load."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._+-]{0,79}$")]

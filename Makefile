@@ -1,0 +1,30 @@
+# make demo: set-up, then the causal-mask study on real text to its verdicts.  make test: set-up, then every check.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint gpu-check clean
+
+demo: $(READY)
+	$(BIN)/knockout run ablations/causal-mask.yaml
+
+test: $(READY) lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+gpu-check: $(READY)
+	$(BIN)/python -m knockout.training.gpu_check
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "knockout needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache dist build

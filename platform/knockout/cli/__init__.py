@@ -1,0 +1,41 @@
+"""The command line: thin commands over public functions. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from knockout.cli import declarations, running, services
+from knockout.errors import InputError, KnockoutError
+
+app = typer.Typer(
+    name="knockout",
+    help="Take a part out of a language model, and find out what it was for.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+declarations.register(app)
+running.register(app)
+services.register(app)
+
+
+def main() -> None:
+    """Entry point: exit code 0 all as planned, 1 something failed, 2 the user's input is wrong."""
+    try:
+        app()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except KnockoutError as error:
+        print(f"knockout: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("knockout: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,110 @@
+"""Commands that only read declarations: check, plan, params, schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(check)
+    app.command()(plan)
+    app.command()(params)
+    app.command()(schema)
+
+
+def check(
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Study files, or names in ablations/.")],
+) -> None:
+    """Check declarations: every problem of every file, with its line; exit code 2 when there is one."""
+    from knockout.declare.expand import expand
+    from knockout.declare.load import find_study, load_study
+    from knockout.errors import InputError
+
+    messages = []
+    for name in studies:
+        try:
+            planned = expand(load_study(find_study(name)))
+        except InputError as error:
+            messages.append(str(error))
+        else:
+            cells, runs, claims = len(planned.cells), len(planned.runs), len(planned.study.claims)
+            print(f"{name}: ok: {_many(cells, 'cell')}, {_many(runs, 'run')}, {_many(claims, 'claim')}")
+    if messages:
+        raise InputError("\n".join(messages))
+
+
+def plan(
+    study: StudyName,
+    size: Size = None,
+    seeds: Seeds = None,
+    set_: Set = None,
+    workspace: Home = None,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Print every setting of every variant instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a study would do: variants, parameters, FLOPs, runs to do and to reuse, and about how long."""
+    from rich.console import Console
+
+    from knockout.cli.loading import load
+    from knockout.declare.expand import expand, plan_text
+    from knockout.ledger.workspace import open_workspace
+    from knockout.submission.preview import preview
+    from knockout.submission.tables import plan_table
+
+    loaded = load(study, size=size, seeds=seeds, settings=set_)
+    if resolved:
+        print(plan_text(expand(loaded)))
+        return
+    shown = preview(expand(loaded), base=loaded.corpus_base, workspace=open_workspace(workspace))
+    if as_json:
+        print(json.dumps(shown.to_dict(), indent=1))
+    else:
+        Console().print(plan_table(shown))
+
+
+def params(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A preset, a size, a study, or STUDY:VARIANT.")],
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens of context instead of the architecture's own.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences, for the KV cache.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Count an architecture without building it: parameters by part, FLOPs a token, KV cache, bytes."""
+    from rich.console import Console
+
+    from knockout.account import count
+    from knockout.cli.loading import architecture_of
+    from knockout.submission.tables import account_table
+
+    counted = {
+        title: count(architecture, context=context, batch=batch) for title, architecture in architecture_of(name).items()
+    }
+    if as_json:
+        data = {title: account.to_dict() for title, account in counted.items()}
+        print(json.dumps(next(iter(data.values())) if len(data) == 1 else data, indent=1))
+    else:
+        for title, account in counted.items():
+            Console().print(account_table(account, title=title))
+
+
+def schema(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of the terminal.")] = None,
+) -> None:
+    """Write the JSON Schema of a study, for editors."""
+    from knockout.declare.study_schema import study_schema
+
+    text = json.dumps(study_schema(), indent=2)
+    if output is None:
+        print(text)
+    else:
+        output.write_text(text + "\n")
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

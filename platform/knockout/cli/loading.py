@@ -1,0 +1,48 @@
+"""From names on the command line to declarations."""
+
+from __future__ import annotations
+
+from knockout import project
+from knockout.declare.architecture import Architecture
+from knockout.declare.expand import expand
+from knockout.declare.load import Loaded, Overrides, find_study, load_preset, load_size, load_study, validate
+from knockout.declare.problems import nearest
+from knockout.declare.settings import defaults
+from knockout.declare.study import BASELINE
+from knockout.errors import InputError
+
+
+def load(study: str, *, size: str | None, seeds: int | None, settings: list[str] | None) -> Loaded:
+    """A study with the command line's changes."""
+    overrides = Overrides(size=size, seeds=seeds, settings=tuple(settings or ()))
+    return load_study(find_study(study), overrides=overrides)
+
+
+def architecture_of(name: str) -> dict[str, Architecture]:
+    """The architectures that a name stands for, by title: a preset's, a size's, or a study's variants.
+
+    Raises:
+        InputError: there is nothing of that name.
+    """
+    if name in project.names("ablations/presets"):
+        return {name: validate(load_preset(name), model=Architecture)}
+    if name in project.names("ablations/sizes"):
+        return {name: defaults().over(load_size(name)).resolve()[0]}
+    study, _, variant = name.partition(":")
+    try:
+        path = find_study(study)
+    except InputError:
+        known = [*project.names("ablations/presets"), *project.names("ablations/sizes"), *project.names("ablations")]
+        raise InputError(f"no preset, size or study '{name}' (there are {', '.join(known)}){nearest(name, known)}") from None
+    cells = expand(load_study(path)).cells
+    chosen = [cell for cell in cells if variant in ("", cell.variant)]
+    if not chosen:
+        known = list(dict.fromkeys(cell.variant for cell in cells))
+        raise InputError(f"{study} has no variant '{variant}' (there are {', '.join(known)}){nearest(variant, known)}")
+    chosen.sort(key=lambda cell: cell.variant != BASELINE)
+    return {f"{cell.variant} · {cell.size}": cell.architecture for cell in chosen}
+
+
+def study_name(study: str) -> str:
+    """A study's own name, given that or its file."""
+    return load_study(find_study(study)).study.study if study.endswith((".yaml", ".yml")) else study

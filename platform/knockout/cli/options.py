@@ -1,0 +1,19 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A study's file, or its name in ablations/.")]
+Size = Annotated[str | None, typer.Option("--size", help="Run at this size instead of the study's own.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds instead of the study's own.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting of the baseline; repeatable.")
+]
+Home = Annotated[
+    Path | None, typer.Option("--workspace", help="The workspace folder [default: $KNOCKOUT_HOME or ./.knockout].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print plain data instead of text.")]

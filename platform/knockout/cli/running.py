@@ -1,0 +1,84 @@
+"""Commands around a submission: run, report, why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(run)
+    app.command()(report)
+    app.command()(why)
+
+
+def run(
+    study: StudyName,
+    size: Size = None,
+    seeds: Seeds = None,
+    set_: Set = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Runs at a time [default: one for each core or GPU].")] = None,
+    run_seconds: Annotated[float | None, typer.Option(min=1, help="Longest time a run may take.")] = None,
+    prefect: Annotated[bool, typer.Option("--prefect/--no-prefect", help="Drive the study through Prefect.")] = True,
+    mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Mirror runs to MLflow.")] = True,
+    workspace: Home = None,
+) -> None:
+    """Run a study to its verdicts. What has a result already is reused."""
+    from knockout.cli.loading import load
+    from knockout.cli.submitting import run_study
+    from knockout.ledger.workspace import open_workspace
+    from knockout.submission.road import Options
+
+    loaded = load(study, size=size, seeds=seeds, settings=set_)
+    options = Options(slots=slots, run_seconds=run_seconds, mlflow=mlflow)
+    sys.exit(run_study(loaded, workspace=open_workspace(workspace), options=options, prefect=prefect))
+
+
+def report(
+    study: Annotated[str, typer.Argument(metavar="STUDY", help="A study's name or file.")],
+    workspace: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a study's report anew from its run files, and print where it is, or the same facts as data."""
+    from knockout.cli.loading import study_name
+    from knockout.ledger.store import Ledger
+    from knockout.ledger.workspace import open_workspace
+    from knockout.report import write_html
+
+    place = open_workspace(workspace)
+    ledger = Ledger(place)
+    ledger.reconcile()
+    facts = ledger.facts(name := study_name(study))
+    if facts is None:
+        from knockout.errors import InputError
+
+        raise InputError(f"no report of '{name}' in {place.folder}: run it first with `knockout run {study}`")
+    print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name)))
+
+
+def why(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's identity, or the start of one.")],
+    workspace: Home = None,
+) -> None:
+    """Show what made a run a new one: how its meaning differs from the nearest run of the same seed."""
+    from knockout.ledger.identity import difference
+    from knockout.ledger.store import Ledger
+    from knockout.ledger.workspace import open_workspace
+
+    ledger = Ledger(open_workspace(workspace))
+    found = ledger.find(run)
+    others = ledger.nearest(found.meaning, identity=found.identity)
+    print(f"run {found.identity}: {found.state}{f' ({found.reason})' if found.reason else ''}")
+    if not others:
+        print("no other run of its seed is known: it was the first")
+        return
+    closest = min(others, key=lambda other: len(difference(other.meaning, found.meaning)))
+    print(f"nearest run of the same seed: {closest.identity}; it differs in")
+    for path, (before, after) in difference(closest.meaning, found.meaning).items():
+        print(f"  {path}: {before} -> {after}")

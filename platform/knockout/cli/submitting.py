@@ -1,0 +1,84 @@
+"""`knockout run`: plan on the terminal, servers, the road, verdicts, links."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import threading
+from types import ModuleType
+from typing import Any
+
+from rich.console import Console
+
+from knockout import project, services
+from knockout.cli.watching import Watcher
+from knockout.declare.load import Loaded
+from knockout.errors import ServiceError
+from knockout.ledger.workspace import Workspace
+from knockout.report.terminal import metric_table, verdict_table
+from knockout.submission import plain
+from knockout.submission.road import Options, Road
+
+
+def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
+    """Run a study in this process; the exit code."""
+    console = Console()
+    services.apply_quiet_environment(workspace.folder)
+    server = services.begin(workspace.folder, name="prefect") if prefect else None
+    try:
+        with Watcher(console) as watcher, stopping() as stop:
+            road = Road(loaded, workspace=workspace, options=options, listener=watcher, stop=stop)
+            with road:
+                watcher.note(f"{loaded.study.study}: {loaded.study.question}")
+                concluding = _submit(road, server=server, watcher=watcher)
+    finally:
+        if server is not None:
+            server.stop()
+    console.print(metric_table(concluding.facts))
+    console.print(verdict_table(concluding.facts))
+    _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow)
+    return 0 if concluding.state == "done" else 1
+
+
+def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) -> Any:
+    """Through Prefect where its server answers; else the same road without it, saying so."""
+    if server is None:
+        return plain.submit(road)
+    try:
+        url = server.wait()
+    except ServiceError as error:
+        watcher.note(f"{error}\nGoing on without Prefect.")
+        return plain.submit(road)
+    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    return _flow("study").submit(road)
+
+
+def _flow(name: str) -> ModuleType:
+    """A module of the flows/ folder, which is content and no package."""
+    path = project.root() / "flows" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"knockout_flows_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class stopping:
+    """While entered, SIGTERM ends the work as Ctrl-C does: runs stop after their step, with a checkpoint."""
+
+    def __enter__(self) -> threading.Event:
+        self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        return threading.Event()
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self.before)
+
+
+def _links(console: Console, *, concluding: Any, workspace: Workspace, mlflow: bool) -> None:
+    console.print(f"report   {concluding.report}", soft_wrap=True)
+    if mlflow:
+        running = [server for server in services.status(workspace.folder) if server.name == "mlflow" and server.healthy]
+        where = running[0].url if running else "`knockout up` shows the curves of every run"
+        console.print(f"mlflow   {where}", soft_wrap=True)

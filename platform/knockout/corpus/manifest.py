@@ -1,0 +1,166 @@
+"""What a prepared corpus is: its declaration, splits, shards, bytes and floors.
+
+The invariant: `digest` depends on the tokens, what they stand for, and the exam; never on paths, names,
+times, machines or on the versions of the libraries that wrote the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from knockout.declare.base import Declaration
+from knockout.declare.corpus import Corpus
+from knockout.errors import CorpusError
+
+FORMAT = 1
+"""Number of the folder's layout and of all that decides what the tokens are; raised when either changes."""
+MANIFEST = "manifest.json"
+
+SplitName = Literal["train", "validation"]
+
+
+class ShardEntry(Declaration):
+    """One file of tokens."""
+
+    file: str
+    tokens: int
+    sha256: str
+
+
+class SplitEntry(Declaration):
+    """One side of the corpus."""
+
+    documents: int
+    tokens: int
+    """End-of-text tokens included."""
+    raw_bytes: int
+    """UTF-8 bytes of the documents, counted from the text; a generator's symbol counts as one byte."""
+    content_sha256: str
+    """Of the tokens as little-endian 32-bit integers."""
+    shards: tuple[ShardEntry, ...]
+
+
+class Counts(Declaration):
+    """Documents that are not simply part of the corpus."""
+
+    empty: int
+    """Without any text: skipped."""
+    undecodable: int
+    """Not UTF-8: skipped, where the declaration allows it."""
+    duplicates: int
+    """Exact copies of another document: kept, on the same side as the first."""
+
+
+class TokenizerFile(Declaration):
+    """The trained tokenizer."""
+
+    file: str
+    sha256: str
+
+
+class Floors(Declaration):
+    """Cross-entropies on the exam in nats per token: what counting achieves, and what nothing can beat."""
+
+    unigram: float
+    bigram: float
+    entropy_rate: float | None
+    """Generators only: what the true model expects per token, the least that any model can."""
+
+
+class EvaluationEntry(Declaration):
+    """The frozen exam: in each segment, predict `segment_tokens` tokens from its second one on."""
+
+    split: SplitName
+    starts: tuple[int, ...]
+    """Position of each segment's first token in the split."""
+    segment_tokens: int
+    """Predicted tokens in each segment: the longest context of an exam's window."""
+    tokens: int
+    """Predicted tokens altogether."""
+    bytes: int
+    """Raw bytes that exactly the predicted tokens stand for."""
+    dtype: Literal["float32"]
+    """Precision in which losses are summed."""
+
+
+class Splits(Declaration):
+    """Both sides."""
+
+    train: SplitEntry
+    validation: SplitEntry
+
+
+class Manifest(Declaration):
+    """What a prepared corpus is."""
+
+    format: int
+    digest: str
+    """The corpus' identity, 64 hex digits."""
+    declaration: Corpus
+    vocabulary: int
+    end_of_text: int
+    """The token after each document."""
+    token_bytes: tuple[int, ...]
+    """Raw bytes that each token stands for; 0 for end-of-text and for tokens that never occur."""
+    tokenizer: TokenizerFile | None
+    """None for tokenizers that need no file."""
+    splits: Splits
+    counts: Counts
+    evaluation: EvaluationEntry
+    floors: Floors
+
+    def split(self, name: str) -> SplitEntry:
+        """One side of the corpus; raises CorpusError for a name other than train and validation."""
+        if name not in Splits.model_fields:
+            raise CorpusError(f"no split '{name}' in a corpus: there are {', '.join(Splits.model_fields)}")
+        return getattr(self.splits, name)
+
+
+def content_digest(manifest: Manifest) -> str:
+    """SHA-256 over what bears meaning: tokens, their bytes, the tokenizer's and the exam's declaration."""
+    kept = {
+        "format": manifest.format,
+        "tokenizer": manifest.declaration.tokenizer.model_dump(mode="json"),
+        "validation": manifest.declaration.validation,
+        "vocabulary": manifest.vocabulary,
+        "end_of_text": manifest.end_of_text,
+        "token_bytes": manifest.token_bytes,
+        "train": manifest.splits.train.content_sha256,
+        "validation_content": manifest.splits.validation.content_sha256,
+        "evaluation": manifest.evaluation.model_dump(mode="json"),
+    }
+    return hashlib.sha256(canonical(kept).encode()).hexdigest()
+
+
+def canonical(plain: object) -> str:
+    """The one JSON text of plain data."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a prepared corpus.
+
+    Raises:
+        CorpusError: there is none, it is damaged, or another version of knockout wrote it.
+    """
+    path = folder / MANIFEST
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); prepare the corpus again") from None
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"])) or "the file"
+        raise CorpusError(f"{path}: {where}: {found['msg']}; prepare the corpus again") from None
+    if manifest.format != FORMAT:
+        raise CorpusError(f"{path}: has format {manifest.format}, this knockout reads {FORMAT}; prepare the corpus again")
+    if content_digest(manifest) != manifest.digest:
+        raise CorpusError(f"{path}: was changed after it was written (wrong digest); prepare the corpus again")
+    return manifest

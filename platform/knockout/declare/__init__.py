@@ -1,0 +1,1 @@
+"""What a user writes. Declarations are read, checked and expanded here; nothing above this room is imported."""

@@ -1,0 +1,150 @@
+"""A study, expanded to plain data: every cell fully resolved, every run named. Pure: no disk, no clock, no randomness."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from knockout.declare.architecture import Architecture
+from knockout.declare.corpus import Corpus
+from knockout.declare.document import Document
+from knockout.declare.load import Loaded
+from knockout.declare.problems import not_among
+from knockout.declare.recipe import Recipe
+from knockout.declare.settings import Settings, defaults
+from knockout.declare.study import BASELINE, LeaveOneOut, OneFactor, Product, Study
+from knockout.errors import DeclarationError, Problem
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A variant at a size, with nothing left to resolve."""
+
+    variant: str
+    size: str
+    architecture: Architecture
+    recipe: Recipe
+    patch: dict[str, Any]
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps that a run of this cell takes."""
+        return self.recipe.num_steps(context=self.architecture.context)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training of one cell with one seed."""
+
+    cell: Cell
+    seed: int
+    role: str = "judged"
+
+    @property
+    def name(self) -> str:
+        """How people see the run: `no-residual · nano · s3`."""
+        return f"{self.cell.variant} · {self.cell.size} · s{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a study asks for."""
+
+    study: Study
+    text: str
+    corpus: Corpus
+    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
+
+
+def expand(loaded: Loaded) -> Plan:
+    """All cells and runs of a study: for each size the baseline and its variants, for each cell all seeds.
+
+    Raises:
+        DeclarationError: with every problem of every variant, at the line that made it.
+    """
+    study = loaded.study
+    patches = variant_patches(study, document=loaded.document)
+    found = _unknown_variants(study, document=loaded.document, known=list(patches))
+    cells: list[Cell] = []
+    for size, (variant, patch) in itertools.product(study.size_names, patches.items()):
+        try:
+            architecture, recipe = _settings(loaded, size=size, patch=patch).resolve()
+            cells.append(Cell(variant, size, architecture, recipe, patch.data))
+        except DeclarationError as error:
+            found.extend(error.problems)
+    if found:
+        raise DeclarationError(list(dict.fromkeys(found)))
+    runs = [PlannedRun(cell, seed) for seed in study.seed_list for cell in cells]
+    return Plan(study, loaded.text, loaded.corpus, tuple(cells), tuple(runs))
+
+
+def plan_text(plan: Plan) -> str:
+    """Every cell with every setting, as text whose difference shows what a change of defaults changes."""
+    lines = [f"seeds: {list(plan.study.seed_list)}"]
+    for cell in plan.cells:
+        settings = cell.architecture.model_dump(mode="json") | cell.recipe.model_dump(mode="json")
+        lines.append(f"{cell.variant} · {cell.size}")
+        lines += [f"  {name}: {json.dumps(value)}" for name, value in settings.items()]
+    return "\n".join(lines)
+
+
+def variant_patches(study: Study, *, document: Document) -> dict[str, Document]:
+    """The baseline's empty patch, then each variant's, named ones first."""
+    patches = {BASELINE: Document({}, {})}
+    for name in study.variants:
+        patches[name] = document.at("variants").at(name)
+    if study.vary is not None:
+        place = {(): document.mark(("vary",))}
+        patches |= {name: Document(patch, dict(place)) for name, patch in _varied(study.vary)}
+    return patches
+
+
+def _settings(loaded: Loaded, *, size: str, patch: Document) -> Settings:
+    settings = defaults()
+    layers = (loaded.preset, loaded.recipe, loaded.sizes[size])
+    for layer in layers:
+        settings = settings.over(layer) if layer is not None else settings
+    if loaded.study.baseline:
+        settings = settings.over(loaded.document.at("baseline"))
+    return settings.over(patch)
+
+
+def _varied(vary: OneFactor | Product | LeaveOneOut) -> Iterator[tuple[str, dict[str, Any]]]:
+    match vary:
+        case OneFactor(over=over):
+            for path, values in over.items():
+                yield from ((_label(path, value), {path: value}) for value in values)
+        case Product(over=over):
+            for values in itertools.product(*over.values()):
+                chosen = dict(zip(over, values, strict=True))
+                yield "+".join(_label(path, value) for path, value in chosen.items()), chosen
+        case LeaveOneOut(over=over, groups=groups):
+            grouped = {path for paths in groups.values() for path in paths}
+            yield from ((f"no-{group}", {path: over[path] for path in paths}) for group, paths in groups.items())
+            yield from ((f"no-{_short(path)}", {path: value}) for path, value in over.items() if path not in grouped)
+
+
+def _label(path: str, value: Any) -> str:
+    shown = value.get("kind", "patch") if isinstance(value, dict) else value
+    return f"{_short(path)}-{str(shown).lower()}"
+
+
+def _short(path: str) -> str:
+    return path.removesuffix(".kind").replace("_", "-")
+
+
+def _unknown_variants(study: Study, *, document: Document, known: list[str]) -> list[Problem]:
+    found = []
+    for index, claim in enumerate(study.claims):
+        for field in ("variant", "than"):
+            name = getattr(claim.expect, field, None)
+            if name is not None and name not in known:
+                path = ("claims", index, "expect", field)
+                mark = document.mark(path)
+                rule = not_among(name, what="a variant of this study", allowed=known)
+                found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), rule))
+    return found

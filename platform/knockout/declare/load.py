@@ -1,0 +1,196 @@
+"""From a study's file to everything that it refers to: sizes, preset, recipe, corpus.
+
+Files are read here and nowhere else; `expand` turns what was read into a plan without touching the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from knockout import project
+from knockout.declare.architecture import Architecture
+from knockout.declare.base import Declaration, Name
+from knockout.declare.corpus import Corpus
+from knockout.declare.document import Document, Mark, parse_document, read_document
+from knockout.declare.problems import nearest, problems
+from knockout.declare.size import Size
+from knockout.declare.study import Study
+from knockout.errors import DeclarationError, InputError, Problem
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Preset(Declaration):
+    """A named architecture, with the publication that it is taken from."""
+
+    preset: Name
+    """The preset's name."""
+    source: str
+    """Where the figures are published."""
+    architecture: Architecture
+    """The whole declaration."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A study and the declarations that it refers to, each with the places where its values were written."""
+
+    study: Study
+    document: Document
+    text: str
+    corpus: Corpus
+    corpus_base: Path
+    sizes: Mapping[str, Document]
+    preset: Document | None
+    recipe: Document | None
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line changes in a study's file."""
+
+    size: str | None = None
+    seeds: int | None = None
+    settings: tuple[str, ...] = ()
+
+    def apply(self, document: Document) -> Document:
+        """The study's document with the changes in it."""
+        data, marks = dict(document.data), dict(document.marks)
+        if self.size is not None:
+            data.pop("sizes", None)
+            data["size"] = self.size
+            marks["size",] = Mark("--size", 0, 0)
+        if self.seeds is not None:
+            data["seeds"] = self.seeds
+            marks["seeds",] = Mark("--seeds", 0, 0)
+        if self.settings:
+            baseline = dict(data.get("baseline") or {})
+            for text in self.settings:
+                path, value = _assignment(text)
+                baseline[path] = value
+                marks["baseline", path] = Mark(f"--set {text}", 0, 0)
+            data["baseline"] = baseline
+        return Document(data, marks)
+
+
+def find_study(name: str) -> Path:
+    """The file of a study given as a path or by name.
+
+    Raises:
+        InputError: there is none.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.parent != Path():
+        return path
+    if (found := project.find("ablations", name)) is not None:
+        return found
+    known = project.names("ablations")
+    raise InputError(f"no study '{name}' in ablations/ (there are {', '.join(known)}){nearest(name, known)}")
+
+
+def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
+    """Read a study and all that it refers to.
+
+    Raises:
+        DeclarationError: with every problem found, of every file.
+        InputError: a file cannot be read.
+    """
+    document = (overrides or Overrides()).apply(read_document(path))
+    study = validate(document, model=Study)
+    found: list[Problem] = []
+    sizes = {
+        name: _referred(document, _size_path(study, name), "sizes", name, load_size, found) for name in study.size_names
+    }
+    corpus = _referred(document, ("corpus",), "", study.corpus, load_corpus, found, folder="data")
+    preset = _referred(document, ("preset",), "presets", study.preset, load_preset, found)
+    recipe = _referred(document, ("recipe",), "recipes", study.recipe, load_recipe, found)
+    if found or corpus is None:
+        raise DeclarationError(found)
+    declared, base = corpus
+    kept = {name: size for name, size in sizes.items() if size is not None}
+    return Loaded(study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe)
+
+
+def load_size(name: str) -> Document:
+    """A size's settings by name; raises InputError when there is none, DeclarationError when it is wrong."""
+    document = read_document(_find("ablations", "sizes", name, what="size"))
+    validate(document, model=Size)
+    return _without(document, "size")
+
+
+def load_recipe(name: str) -> Document:
+    """A recipe's settings by name; raises as `load_size`."""
+    return _without(read_document(_find("ablations", "recipes", name, what="recipe")), "name")
+
+
+def load_preset(name: str) -> Document:
+    """A preset's architecture by name; raises as `load_size`."""
+    document = read_document(_find("ablations", "presets", name, what="preset"))
+    validate(document, model=Preset)
+    return document.at("architecture")
+
+
+def load_corpus(name: str) -> tuple[Corpus, Path]:
+    """A corpus declaration by name, and the folder that its relative paths start from; raises as `load_size`."""
+    path = _find("data", "", name, what="corpus")
+    return validate(read_document(path), model=Corpus), path.resolve().parent
+
+
+def validate(document: Document, *, model: type[Model]) -> Model:
+    """The document as a declaration; raises DeclarationError with every problem."""
+    try:
+        return model.model_validate_json(json.dumps(document.data))
+    except ValidationError as error:
+        raise DeclarationError(problems(error, model=model, document=document)) from None
+
+
+def _find(folder: str, sub: str, name: str, *, what: str) -> Path:
+    where = f"{folder}/{sub}" if sub else folder
+    if (found := project.find(where, name)) is not None:
+        return found
+    known = project.names(where)
+    raise InputError(f"no {what} '{name}' in {where}/ (there are {', '.join(known)}){nearest(name, known)}")
+
+
+def _size_path(study: Study, name: str) -> tuple[str | int, ...]:
+    return ("sizes", study.sizes.index(name)) if study.sizes is not None else ("size",)
+
+
+def _referred(
+    document: Document,
+    path: tuple[str | int, ...],
+    sub: str,
+    name: str | None,
+    load: Callable[[str], Any],
+    found: list[Problem],
+    *,
+    folder: str = "ablations",
+) -> Any:
+    """What a study refers to by name; a problem at the place of the name when there is no such thing."""
+    if name is None:
+        return None
+    try:
+        return load(name)
+    except DeclarationError as error:
+        found.extend(error.problems)
+    except InputError as error:
+        mark = document.mark(path)
+        found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), str(error)))
+    return None
+
+
+def _without(document: Document, key: str) -> Document:
+    return Document({name: value for name, value in document.data.items() if name != key}, document.marks)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise InputError(f"--set {text}: write it as path=value, for example --set depth=8")
+    return path, parse_document(f"value: {value}", file=f"--set {text}").data["value"]

@@ -1,0 +1,118 @@
+"""What pydantic found, in the user's terms: file, line, path, what was found, what is allowed, the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from knockout.declare.document import Document, Path_
+from knockout.errors import Problem
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """'; did you mean …?' when something allowed resembles the name, else nothing."""
+    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.55)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
+    """The sentence for a value that is not one of a closed set."""
+    options = list(allowed)
+    return f"'{value}' is not {what} ({', '.join(options)}){nearest(str(value), options)}"
+
+
+def problems(error: ValidationError, *, model: type[BaseModel], document: Document) -> list[Problem]:
+    """Every problem of a validation error, at the place in the document where it was written."""
+    return [_problem(detail, model=model, document=document) for detail in error.errors(include_url=False)]
+
+
+def union_members(annotation: Any) -> tuple[type[BaseModel], ...]:
+    """The model classes that an annotation admits, through Annotated, unions, lists and optionals."""
+    if get_origin(annotation) is Annotated:
+        return union_members(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType, list, tuple):
+        return tuple(member for part in get_args(annotation) for member in union_members(part))
+    return (annotation,) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ()
+
+
+def key_of(model: type[BaseModel], field: str) -> str:
+    """The key under which a field is written."""
+    return model.model_fields[field].alias or field
+
+
+def _problem(detail: ErrorDetails, *, model: type[BaseModel], document: Document) -> Problem:
+    path, owner = _locate(detail["loc"], model=model, data=document.data)
+    mark = document.mark(path)
+    message = _message(detail, path=path, owner=owner)
+    return Problem(mark.file, mark.line, mark.column, ".".join(str(part) for part in path), message)
+
+
+def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) -> tuple[Path_, tuple[type[BaseModel], ...]]:
+    """The path in the user's data (without pydantic's union tags), and the models that the last step may belong to."""
+    path: list[str | int] = []
+    here: Any = data
+    owners: tuple[type[BaseModel], ...] = (model,)
+    for index, step in enumerate(loc):
+        last = index == len(loc) - 1
+        known = {key_of(owner, name): owner.model_fields[name].annotation for owner in owners for name in owner.model_fields}
+        if isinstance(here, dict) and (step in here or (last and step in known)):
+            path.append(step)
+            here = here.get(step)
+            if not last:
+                owners = union_members(known[step]) if step in known else owners
+        elif isinstance(here, list) and isinstance(step, int):
+            path.append(step)
+            here = here[step] if step < len(here) else None
+        else:
+            owners = tuple(owner for owner in owners if tag(owner) == step) or owners
+    return tuple(path), owners
+
+
+def tag(model: type[BaseModel]) -> object:
+    """The value of the key that discriminates a union's member."""
+    for name in ("kind", "mode", "relation"):
+        if name in model.model_fields:
+            allowed = get_args(model.model_fields[name].annotation)
+            return allowed[0] if len(allowed) == 1 else None
+    return None
+
+
+def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel], ...]) -> str:
+    found, context = detail["input"], detail.get("ctx", {})
+    match detail["type"]:
+        case "extra_forbidden":
+            allowed = sorted({key_of(model, name) for model in owner for name in model.model_fields})
+            return f"unknown key; allowed are {', '.join(allowed)}{nearest(str(path[-1]), allowed)}"
+        case "missing":
+            return "this key is required and missing"
+        case "union_tag_invalid":
+            allowed = [tag.strip("'") for tag in str(context["expected_tags"]).split(", ")]
+            return not_among(context["tag"], what=_article(str(path[-1]) if path else "kind"), allowed=allowed)
+        case "union_tag_not_found":
+            return f"needs a key {context['discriminator']} that says which"
+        case "literal_error":
+            allowed = [option.strip("'") for option in str(context["expected"]).replace(" or ", ", ").split(", ")]
+            return not_among(found, what="allowed here", allowed=allowed)
+        case "conflict":
+            return f"{_show(found)}: {detail['msg']}"
+        case "string_pattern_mismatch":
+            return f"{_show(found)} must be lower-case letters, digits and . _ + - only, and short"
+        case _:
+            rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
+            return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
+
+
+def _show(value: object) -> str:
+    if value is None or isinstance(value, NoneType):
+        return "null"
+    text = f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 80 else text[:77] + "…"

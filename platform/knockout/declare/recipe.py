@@ -1,0 +1,90 @@
+"""How a model is trained: optimiser, schedule, token budget, precision.
+
+Every field bears identity: two runs with different recipes are different runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+
+PositiveReal = Annotated[float, Field(gt=0.0)]
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class AdamW(Declaration):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019); matrices decay, vectors do not."""
+
+    kind: Literal["adamw"] = "adamw"
+    beta1: Decay = 0.9
+    """Decay rate of the first moment, in [0, 1)."""
+    beta2: Decay = 0.95
+    """Decay rate of the second moment, in [0, 1)."""
+    eps: PositiveReal = 1e-8
+    """Added to the root of the second moment."""
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.1
+    """Decay of matrices for each unit of learning rate."""
+
+
+class Cosine(Declaration):
+    """From the peak down to `final` times the peak, along half a cosine, at the last step."""
+
+    kind: Literal["cosine"] = "cosine"
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    """Learning rate at the last step, as a fraction of the peak, in [0, 1]."""
+
+
+class Constant(Declaration):
+    """The peak learning rate, after the warm-up, to the end."""
+
+    kind: Literal["constant"] = "constant"
+
+
+Schedule = Annotated[Cosine | Constant, Field(discriminator="kind")]
+
+
+class Recipe(Declaration):
+    """A full declaration of how one run trains. One unit of progress everywhere: the optimizer step."""
+
+    tokens: Positive
+    """Token budget of the run; steps = tokens / (batch × context), rounded down."""
+    batch: Positive
+    """Sequences an optimizer step sees, over all its micro-batches and devices."""
+    learning_rate: PositiveReal
+    """Peak learning rate."""
+    warmup_steps: NonNegative = 0
+    """Steps over which the learning rate rises linearly from zero to its peak."""
+    schedule: Schedule = Cosine()
+    """What the learning rate does after the warm-up."""
+    optimizer: AdamW = AdamW()
+    """The optimiser and its constants."""
+    clip: PositiveReal | None = 1.0
+    """Largest global gradient norm; larger gradients are scaled down. null: no clipping."""
+    accumulate: Positive = 1
+    """Micro-batches that an optimizer step's batch is cut into; must divide batch."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """fp32, or bf16 autocast over float32 weights."""
+    compile: bool = False
+    """Whether the network is compiled with torch.compile."""
+    evaluations: Positive = 8
+    """How often the run is evaluated, evenly spaced, the last time at its last step."""
+
+    @model_validator(mode="after")
+    def _stands_together(self) -> Recipe:
+        found: list[tuple[str, object, str]] = []
+        if self.batch % self.accumulate:
+            found.append(("accumulate", self.accumulate, f"must divide batch = {self.batch}"))
+        conflicts("Recipe", found)
+        return self
+
+    def num_steps(self, *, context: int) -> int:
+        """Optimizer steps of the run."""
+        return self.tokens // (self.batch * context)
+
+    def evaluation_steps(self, *, context: int) -> tuple[int, ...]:
+        """Steps after which the run is evaluated, ascending and without repetition; the last is the last step."""
+        steps = self.num_steps(context=context)
+        return tuple(sorted({max(1, steps * i // self.evaluations) for i in range(1, self.evaluations + 1)}))

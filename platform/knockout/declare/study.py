@@ -1,0 +1,123 @@
+"""A study: one question, one YAML file. A baseline, variants of it, sizes, seeds and claims."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
+from knockout.declare.claim import Claim, Competence, Decide
+
+Patch = dict[str, Any]
+"""Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
+
+BASELINE = "baseline"
+
+
+class Source(Declaration):
+    """Where the question comes from."""
+
+    document: str
+    """The document's short name or title."""
+    section: str
+    """The section in it."""
+
+
+class OneFactor(Declaration):
+    """One variant for each value of each path, everything else as in the baseline."""
+
+    mode: Literal["one-factor"]
+    over: dict[str, list[Any]]
+    """For each path, the values it takes."""
+
+
+class Product(Declaration):
+    """One variant for each combination of values."""
+
+    mode: Literal["product"]
+    over: dict[str, list[Any]]
+    """For each path, the values it takes."""
+
+
+class LeaveOneOut(Declaration):
+    """The baseline has every part; each variant sets one path, or one group of paths, to its value without the part."""
+
+    mode: Literal["leave-one-out"]
+    over: dict[str, Any]
+    """For each path, the value that takes the part out."""
+    groups: dict[Name, list[str]] = {}
+    """Paths of `over` that are taken out together, under a name; a grouped path is not also taken out alone."""
+
+    @model_validator(mode="after")
+    def _groups_name_paths(self) -> LeaveOneOut:
+        unknown = [(group, path) for group, paths in self.groups.items() for path in paths if path not in self.over]
+        conflicts(
+            "LeaveOneOut",
+            [(f"groups.{group}", path, f"must be one of over's paths: {', '.join(self.over)}") for group, path in unknown],
+        )
+        return self
+
+
+Vary = Annotated[OneFactor | Product | LeaveOneOut, Field(discriminator="mode")]
+
+
+class Study(Declaration):
+    """One question, and how it is to be answered."""
+
+    study: Name
+    """The study's name: its MLflow experiment and its report."""
+    question: str
+    """What the study asks, in one sentence."""
+    source: Source | None = None
+    """The document that makes the claims."""
+    corpus: Name
+    """A declaration in data/."""
+    size: Name | None = None
+    """The scale at which it runs, a declaration in ablations/sizes/. Either this or `sizes`."""
+    sizes: Annotated[list[Name], Field(min_length=1)] | None = None
+    """Several scales."""
+    preset: Name | None = None
+    """An architecture in ablations/presets/ to start from; a size's dimensions go over it."""
+    recipe: Name | None = None
+    """A recipe in ablations/recipes/ to start from."""
+    baseline: Patch = {}
+    """What the baseline changes in the size's standard model and recipe."""
+    variants: dict[Name, Patch] = {}
+    """Named patches on the baseline."""
+    vary: Vary | None = None
+    """Variants by rule, beside the named ones."""
+    seeds: Positive | Annotated[list[NonNegative], Field(min_length=1)] = 5
+    """How many seeds, or which."""
+    decide: Decide = Decide()
+    """How claims are decided."""
+    competence: Competence = Competence()
+    """How far under the corpus' floor the baseline must be before anything is concluded."""
+    claims: list[Claim] = []
+    """Statements to decide."""
+
+    @model_validator(mode="after")
+    def _stands_together(self) -> Study:
+        found: list[tuple[str, object, str]] = []
+        if (self.size is None) == (self.sizes is None):
+            found.append(("size", self.size, "give either `size` or `sizes`"))
+        if BASELINE in self.variants:
+            found.append((f"variants.{BASELINE}", "", f"'{BASELINE}' is the baseline's own name: choose another"))
+        ids = [claim.id for claim in self.claims]
+        found += [
+            (f"claims.{i}.id", name, "must differ from the other claims' ids")
+            for i, name in enumerate(ids)
+            if name in ids[:i]
+        ]
+        conflicts("Study", found)
+        return self
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """The sizes that the study names, in its order."""
+        return tuple(self.sizes) if self.sizes is not None else (str(self.size),)
+
+    @property
+    def seed_list(self) -> tuple[int, ...]:
+        """The seeds of the judged runs."""
+        return tuple(dict.fromkeys(self.seeds)) if isinstance(self.seeds, list) else tuple(range(self.seeds))

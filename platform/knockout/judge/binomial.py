@@ -1,0 +1,46 @@
+"""The exact binomial test: does a variant diverge in more than half of its seeds?
+
+The invariant: exact at every number of seeds. With all seeds on one side a two-sided p-value of 0.05 needs
+six.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy.special import betainc, betaincinv
+
+
+@dataclass(frozen=True)
+class Share:
+    """`count` of `total` runs; answers one-sided questions about the probability behind them.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+    binomial", Biometrika 26 (1934), p. 404; tails through the incomplete beta function (Abramowitz and
+    Stegun 26.5.24).
+    """
+
+    count: int
+    total: int
+
+    @property
+    def mean(self) -> float:
+        """The observed share."""
+        return self.count / self.total
+
+    def above(self, threshold: float) -> float:
+        """One-sided p-value against "the probability is at most `threshold`": P(X >= count)."""
+        return 1.0 if self.count == 0 else float(betainc(self.count, self.total - self.count + 1, threshold))
+
+    def below(self, threshold: float) -> float:
+        """One-sided p-value against "the probability is at least `threshold`": P(X <= count)."""
+        rest = self.total - self.count
+        return 1.0 if rest == 0 else float(betainc(rest, self.count + 1, 1.0 - threshold))
+
+    def interval(self, *, level: float) -> tuple[float, float]:
+        """The exact two-sided confidence interval of the probability."""
+        tail = (1.0 - level) / 2.0
+        rest = self.total - self.count
+        low = 0.0 if self.count == 0 else float(betaincinv(self.count, rest + 1, tail))
+        high = 1.0 if rest == 0 else float(betaincinv(self.count + 1, rest, 1.0 - tail))
+        return low, high

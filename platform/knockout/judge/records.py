@@ -1,0 +1,86 @@
+"""What the judge and the report know of a run.
+
+The invariant: a record describes one run of one cell; only a done or diverged run is a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from knockout.declare.claim import BASELINE
+
+RESULTS = ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: what it is, how it ended, what it measured and what it cost.
+
+    `metrics` holds final values: train_loss, val_loss, generation_loss in nats per token, bits_per_byte;
+    generation_loss only for a model that sees the future. `flops` counts the whole run. `parameters` counts
+    by part, with `total`.
+    """
+
+    identity: str
+    variant: str
+    size: str
+    seed: int
+    state: str
+    reason: str | None
+    reused: bool
+    folder: Path
+    step: int
+    planned_steps: int
+    metrics: Mapping[str, float]
+    causal: bool
+    seconds: float
+    tokens: int
+    flops: float
+    parameters: Mapping[str, int]
+
+    @property
+    def label(self) -> str:
+        """The run in words, as it is named everywhere: `no-residual · nano · s3`."""
+        return f"{self.variant} · {self.size} · s{self.seed}"
+
+
+def final_value(record: RunRecord, *, metric: str) -> float | None:
+    """A result's final value; infinity for a diverged run or one that is not finite, None where there is
+    none.
+
+    For a causal model the loss of each token from its prefix alone is val_loss itself.
+    """
+    if record.state not in RESULTS:
+        return None
+    if record.state == "diverged":
+        return math.inf
+    name = "val_loss" if metric == "generation_loss" and record.causal else metric
+    value = record.metrics.get(name)
+    if value is None:
+        return None
+    return value if math.isfinite(value) else math.inf
+
+
+def of_cell(records: Iterable[RunRecord], *, variant: str, size: str) -> dict[int, RunRecord]:
+    """The runs of a cell by seed; where a seed has several, one with a result is taken."""
+    cell: dict[int, RunRecord] = {}
+    for record in records:
+        if record.variant != variant or record.size != size:
+            continue
+        if record.seed not in cell or cell[record.seed].state not in RESULTS:
+            cell[record.seed] = record
+    return dict(sorted(cell.items()))
+
+
+def variants_of(records: Sequence[RunRecord]) -> list[str]:
+    """The variants in order of first appearance, the baseline first."""
+    names = dict.fromkeys(record.variant for record in records)
+    return [name for name in (BASELINE,) if name in names] + [name for name in names if name != BASELINE]
+
+
+def sizes_of(records: Sequence[RunRecord]) -> list[str]:
+    """The sizes in order of first appearance."""
+    return list(dict.fromkeys(record.size for record in records))

@@ -1,0 +1,87 @@
+"""What makes a run this run: a hash of the canonical JSON of everything that bears meaning.
+
+The invariant: where and how a run is executed (device, workers, paths, addresses) is not an argument here, so it cannot
+reach the hash. Only plain data is encoded; anything else raises.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+from knockout.declare.architecture import Architecture
+from knockout.declare.recipe import Recipe
+
+SEMANTICS = 1
+"""Bumped by hand when the same declaration starts to mean another computation."""
+
+IDENTITY_DIGITS = 20
+
+
+def meaning(
+    *, architecture: Architecture, recipe: Recipe, corpus: str, evaluation: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Everything that bears meaning in a run, as plain data; `corpus` is the manifest's digest."""
+    return {
+        "semantics": SEMANTICS,
+        "architecture": architecture.model_dump(mode="json"),
+        "recipe": recipe.model_dump(mode="json"),
+        "corpus": corpus,
+        "evaluation": evaluation,
+        "seed": seed,
+    }
+
+
+def identity(data: dict[str, Any]) -> str:
+    """The run's identity: the first hex digits of the SHA-256 of its canonical JSON."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:IDENTITY_DIGITS]
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no spaces.
+
+    Raises:
+        TypeError: something in it is not plain data, or is a number that JSON does not have.
+    """
+    _check(data, path="")
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Dotted paths whose values differ between two meanings, with both values; None where there is none."""
+    before, after = _flat(old, path=""), _flat(new, path="")
+    return {
+        path: (before.get(path), after.get(path))
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    }
+
+
+def _check(data: Any, *, path: str) -> None:
+    match data:
+        case None | bool() | int() | str():
+            return
+        case float() if math.isfinite(data):
+            return
+        case dict():
+            for key, value in data.items():
+                if type(key) is not str:
+                    raise TypeError(f"{path}: the key {key!r} is not a string")
+                _check(value, path=f"{path}.{key}")
+        case list() | tuple():
+            for index, value in enumerate(data):
+                _check(value, path=f"{path}[{index}]")
+        case _:
+            raise TypeError(f"{path or 'the value'}: {data!r} is not plain data")
+
+
+def _flat(data: Any, *, path: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        return {path: data}
+    return {
+        name: leaf
+        for key, value in data.items()
+        for name, leaf in _flat(value, path=f"{path}.{key}" if path else str(key)).items()
+    }

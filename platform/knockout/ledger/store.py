@@ -1,0 +1,403 @@
+"""The ledger: every run's state, who holds it, and which submissions asked for it.
+
+The invariant: a run is claimed, renewed and finished by compare-and-set on (state, owner) inside one statement, so two
+processes can never hold the same run, and a result from an owner that lost its lease is refused.
+
+    planned -> leased -> running -> done | diverged | failed | cancelled | timed-out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection, Engine, Row
+
+from knockout.errors import InputError, WorkspaceError
+from knockout.ledger.process import Owner
+from knockout.ledger.workspace import Workspace
+
+State = Literal["planned", "leased", "running", "done", "diverged", "failed", "cancelled", "timed-out"]
+FINISHED = ("done", "diverged")
+"""A result: the run is never executed again."""
+HELD = ("leased", "running")
+CLAIMABLE = ("planned", "failed", "cancelled", "timed-out")
+LEASE_SECONDS = 60.0
+"""A lease of another host is dead when its heartbeat is older than this."""
+
+_schema = sql.MetaData()
+_runs = sql.Table(
+    "runs",
+    _schema,
+    sql.Column("identity", sql.String(64), primary_key=True),
+    sql.Column("meaning", sql.Text, nullable=False),
+    sql.Column("state", sql.String(16), nullable=False, index=True),
+    sql.Column("reason", sql.Text),
+    sql.Column("attempts", sql.Integer, nullable=False, default=0),
+    sql.Column("step", sql.Integer, nullable=False, default=0),
+    sql.Column("planned_steps", sql.Integer, nullable=False),
+    sql.Column("flops", sql.Float, nullable=False),
+    sql.Column("host", sql.String(255)),
+    sql.Column("pid", sql.Integer),
+    sql.Column("process_started", sql.String(64)),
+    sql.Column("heartbeat", sql.Float),
+    sql.Column("created", sql.Float, nullable=False),
+    sql.Column("finished", sql.Float),
+    sql.Column("seconds", sql.Float, nullable=False, default=0.0),
+    sql.Column("metrics", sql.Text, nullable=False, default="{}"),
+)
+_submissions = sql.Table(
+    "submissions",
+    _schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("study", sql.String(128), nullable=False, index=True),
+    sql.Column("state", sql.String(16), nullable=False),
+    sql.Column("reason", sql.Text),
+    sql.Column("plan", sql.Text, nullable=False),
+    sql.Column("host", sql.String(255)),
+    sql.Column("pid", sql.Integer),
+    sql.Column("process_started", sql.String(64)),
+    sql.Column("created", sql.Float, nullable=False),
+    sql.Column("finished", sql.Float),
+    sql.Column("facts", sql.Text),
+)
+_asks = sql.Table(
+    "asks",
+    _schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("identity", sql.String(64), primary_key=True),
+    sql.Column("variant", sql.String(128), primary_key=True),
+    sql.Column("size", sql.String(128), nullable=False),
+    sql.Column("seed", sql.Integer, nullable=False),
+    sql.Column("role", sql.String(16), nullable=False),
+)
+
+_NOBODY = {"host": None, "pid": None, "process_started": None}
+
+
+@dataclass(frozen=True)
+class LedgerRun:
+    """What the ledger says of one run."""
+
+    identity: str
+    meaning: dict[str, Any]
+    state: str
+    reason: str | None
+    attempts: int
+    step: int
+    planned_steps: int
+    owner: Owner | None
+    seconds: float
+    metrics: dict[str, float]
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return self.state in FINISHED
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One execution of a study."""
+
+    submission: str
+    study: str
+    state: str
+    reason: str | None
+    created: float
+    finished: float | None
+    owner: Owner | None
+
+
+class Ledger:
+    """Opens the database of a workspace, and makes it, once, under a lock."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.engine = _engine(workspace)
+        with _making(workspace):
+            _schema.create_all(self.engine)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+    def submit(
+        self,
+        submission: str,
+        *,
+        study: str,
+        plan: str,
+        owner: Owner,
+        runs: Iterable[Mapping[str, Any]],
+    ) -> None:
+        """Record a submission and the runs that it asks for; a run that is known keeps its state.
+
+        Each run gives identity, meaning, planned_steps, flops (of its whole training), variant, size, seed, role.
+        """
+        now = time.time()
+        with self._write() as connection:
+            connection.execute(
+                _submissions.insert().values(
+                    submission=submission, study=study, state="running", plan=plan, created=now, **_owner_columns(owner)
+                )
+            )
+            for run in runs:
+                _insert_missing(connection, run, now=now)
+                ask = {key: run[key] for key in ("identity", "variant", "size", "seed", "role")}
+                connection.execute(_asks.insert().values(submission=submission, **ask))
+
+    def claim(self, identity: str, *, owner: Owner) -> bool:
+        """Lease a run that nobody holds and that has no result. False when it is held or finished."""
+        change = (
+            _runs.update()
+            .where(_runs.c.identity == identity, _runs.c.state.in_(CLAIMABLE))
+            .values(
+                state="leased", reason=None, attempts=_runs.c.attempts + 1, heartbeat=time.time(), **_owner_columns(owner)
+            )
+        )
+        return self._changed(change)
+
+    def start(self, identity: str, *, owner: Owner) -> bool:
+        """From leased to running; False when the lease is lost."""
+        change = _held(identity, owner=owner).values(state="running", heartbeat=time.time())
+        return self._changed(change)
+
+    def beat(self, identities: Iterable[str], *, owner: Owner) -> None:
+        """Renew the leases of an owner."""
+        names = list(identities)
+        if names:
+            change = _runs.update().where(_runs.c.identity.in_(names), _same_owner(owner)).values(heartbeat=time.time())
+            self._changed(change)
+
+    def finish(
+        self,
+        identity: str,
+        *,
+        owner: Owner,
+        state: str,
+        reason: str | None,
+        step: int,
+        seconds: float,
+        metrics: Mapping[str, float],
+    ) -> bool:
+        """Record how a held run ended; refused (False) when the owner no longer holds the lease."""
+        change = _held(identity, owner=owner).values(
+            state=state,
+            reason=reason,
+            step=step,
+            seconds=_runs.c.seconds + seconds,
+            finished=time.time(),
+            metrics=json.dumps(dict(metrics)),
+            heartbeat=None,
+            **_NOBODY,
+        )
+        return self._changed(change)
+
+    def reopen(self, identity: str, *, reason: str) -> None:
+        """Take back a result whose files are gone, so that the run can be claimed again."""
+        self._changed(
+            _runs.update()
+            .where(_runs.c.identity == identity, _runs.c.state.in_(FINISHED))
+            .values(state="failed", reason=reason, metrics="{}")
+        )
+
+    def run(self, identity: str) -> LedgerRun | None:
+        """One run, or None when it is unknown."""
+        return next(iter(self.runs([identity])), None)
+
+    def runs(self, identities: Iterable[str]) -> list[LedgerRun]:
+        """Those of the runs that are known."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(_runs.select().where(_runs.c.identity.in_(list(identities))))
+            return [_run(row) for row in rows]
+
+    def asked(self, submission: str) -> list[tuple[str, str, str, int]]:
+        """(identity, variant, size, seed) of each run that a submission asked for."""
+        with self.engine.connect() as connection:
+            rows = connection.execute(_asks.select().where(_asks.c.submission == submission))
+            return [(row.identity, row.variant, row.size, row.seed) for row in rows]
+
+    def submissions(self, study: str | None = None) -> list[Submission]:
+        """Submissions, newest first, of one study or of all."""
+        query = _submissions.select().order_by(_submissions.c.created.desc())
+        if study is not None:
+            query = query.where(_submissions.c.study == study)
+        with self.engine.connect() as connection:
+            return [_submission(row) for row in connection.execute(query)]
+
+    def conclude(self, submission: str, *, state: str, reason: str | None, facts: dict[str, Any] | None) -> None:
+        """Record how a submission ended, with everything its report says."""
+        values = {
+            "state": state,
+            "reason": reason,
+            "finished": time.time(),
+            "host": None,
+            "pid": None,
+            "process_started": None,
+        }
+        if facts is not None:
+            values["facts"] = json.dumps(facts)
+        with self._write() as connection:
+            connection.execute(_submissions.update().where(_submissions.c.submission == submission).values(**values))
+
+    def facts(self, study: str) -> dict[str, Any] | None:
+        """What the study's newest report says; None when there is none."""
+        query = (
+            sql.select(_submissions.c.facts)
+            .where(_submissions.c.study == study, _submissions.c.facts.is_not(None))
+            .order_by(_submissions.c.created.desc())
+            .limit(1)
+        )
+        with self.engine.connect() as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        return json.loads(found) if found is not None else None
+
+    def find(self, start: str) -> LedgerRun:
+        """The run whose identity begins with `start`.
+
+        Raises:
+            InputError: there is none, or more than one.
+        """
+        query = _runs.select().where(_runs.c.identity.startswith(start, autoescape=True)).limit(2)
+        with self.engine.connect() as connection:
+            found = [_run(row) for row in connection.execute(query)]
+        if len(found) != 1:
+            raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
+        return found[0]
+
+    def speeds(self, *, limit: int) -> list[tuple[float, float]]:
+        """(training FLOPs, seconds) of the newest runs that were trained here to their end."""
+        query = (
+            sql.select(_runs.c.flops, _runs.c.seconds)
+            .where(_runs.c.state == "done", _runs.c.attempts == 1)
+            .order_by(_runs.c.finished.desc())
+            .limit(limit)
+        )
+        with self.engine.connect() as connection:
+            return [(row.flops, row.seconds) for row in connection.execute(query)]
+
+    def nearest(self, meaning: dict[str, Any], *, identity: str) -> list[LedgerRun]:
+        """The other runs of the same seed, from which a difference can be told."""
+        with self.engine.connect() as connection:
+            rows = [_run(row) for row in connection.execute(_runs.select().where(_runs.c.identity != identity))]
+        return [run for run in rows if run.meaning.get("seed") == meaning.get("seed")]
+
+    def reconcile(self) -> list[str]:
+        """Set right what dead processes left: their runs become failed, their submissions too.
+
+        Returns:
+            Identities of the runs whose owner is dead. Their checkpoints stay, so the next claim goes on from there.
+        """
+        with self.engine.connect() as connection:
+            held = list(connection.execute(_runs.select().where(_runs.c.state.in_(HELD))))
+            open_ = list(connection.execute(_submissions.select().where(_submissions.c.state == "running")))
+        dead = [row for row in held if _dead(row)]
+        lost = [row for row in open_ if (owner := _owner(row)) is not None and owner.alive() is False]
+        for row in dead:
+            owner = _owner(row)
+            reason = f"{owner} died while it held the run"
+            self._changed(
+                _runs.update()
+                .where(
+                    _runs.c.identity == row.identity,
+                    _runs.c.state.in_(HELD),
+                    _runs.c.pid == row.pid,
+                    _runs.c.process_started == row.process_started,
+                )
+                .values(state="failed", reason=reason, finished=time.time(), **_NOBODY)
+            )
+        for row in lost:
+            self.conclude(row.submission, state="failed", reason=f"{_owner(row)} died", facts=None)
+        return [row.identity for row in dead]
+
+    def _changed(self, change: sql.Update) -> bool:
+        with self._write() as connection:
+            return connection.execute(change).rowcount > 0
+
+    @contextmanager
+    def _write(self):
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except sql.exc.OperationalError as error:
+            raise WorkspaceError(f"the ledger {self.workspace.ledger} cannot be written: {error.orig}") from None
+
+
+def _engine(workspace: Workspace) -> Engine:
+    engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
+
+    @sql.event.listens_for(engine, "connect")
+    def _set_up(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
+
+
+@contextmanager
+def _making(workspace: Workspace):
+    with (workspace.folder / "ledger.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _insert_missing(connection: Connection, run: Mapping[str, Any], *, now: float) -> None:
+    if connection.execute(sql.select(_runs.c.identity).where(_runs.c.identity == run["identity"])).first() is None:
+        connection.execute(
+            _runs.insert().values(
+                identity=run["identity"],
+                meaning=json.dumps(run["meaning"], sort_keys=True),
+                state="planned",
+                planned_steps=run["planned_steps"],
+                flops=run["flops"],
+                created=now,
+            )
+        )
+
+
+def _owner_columns(owner: Owner) -> dict[str, Any]:
+    return {"host": owner.host, "pid": owner.pid, "process_started": owner.started}
+
+
+def _same_owner(owner: Owner) -> sql.ColumnElement[bool]:
+    return sql.and_(_runs.c.host == owner.host, _runs.c.pid == owner.pid, _runs.c.process_started == owner.started)
+
+
+def _held(identity: str, *, owner: Owner) -> sql.Update:
+    return _runs.update().where(_runs.c.identity == identity, _runs.c.state.in_(HELD), _same_owner(owner))
+
+
+def _owner(row: Row[Any]) -> Owner | None:
+    return Owner(row.host, row.pid, row.process_started) if row.host is not None else None
+
+
+def _dead(row: Row[Any]) -> bool:
+    owner = _owner(row)
+    alive = owner.alive() if owner is not None else False
+    return not alive if alive is not None else time.time() - (row.heartbeat or 0.0) > LEASE_SECONDS
+
+
+def _run(row: Row[Any]) -> LedgerRun:
+    return LedgerRun(
+        row.identity,
+        json.loads(row.meaning),
+        row.state,
+        row.reason,
+        row.attempts,
+        row.step,
+        row.planned_steps,
+        _owner(row),
+        row.seconds,
+        json.loads(row.metrics),
+    )
+
+
+def _submission(row: Row[Any]) -> Submission:
+    return Submission(row.submission, row.study, row.state, row.reason, row.created, row.finished, _owner(row))

@@ -1,0 +1,90 @@
+"""The workspace: the folder that holds ledger, shards, runs and reports.
+
+The invariant: everything in it is found by a path relative to it, so a workspace can be moved or copied.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knockout.errors import WorkspaceError
+
+VARIABLE = "KNOCKOUT_HOME"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where each thing lies."""
+
+    folder: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's database."""
+        return self.folder / "ledger.db"
+
+    @property
+    def corpora(self) -> Path:
+        """Prepared corpora, one folder each."""
+        return self.folder / "corpora"
+
+    def run(self, identity: str) -> Path:
+        """The folder of one run."""
+        return self.folder / "runs" / identity
+
+    def report(self, study: str) -> Path:
+        """The folder of a study's report."""
+        return self.folder / "reports" / study
+
+
+def open_workspace(folder: Path | None = None) -> Workspace:
+    """The workspace at `folder`, at $KNOCKOUT_HOME, or at ./.knockout; made when it is not there.
+
+    Raises:
+        WorkspaceError: it cannot be made or written.
+    """
+    path = (folder or Path(os.environ.get(VARIABLE) or ".knockout")).absolute()
+    try:
+        for part in (path, path / "corpora", path / "runs", path / "reports"):
+            part.mkdir(parents=True, exist_ok=True)
+        if not (ignore := path / ".gitignore").exists():
+            write_atomically(ignore, text="*\n")
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(b"writable?")
+    except OSError as error:
+        raise WorkspaceError(
+            f"the workspace {path} cannot be written: {error.strerror}; set {VARIABLE} to a folder of yours with free space"
+        ) from None
+    return Workspace(path)
+
+
+def write_atomically(path: Path, *, text: str | None = None, data: bytes | None = None) -> None:
+    """Write a whole file or nothing: to a temporary name beside it, synced, then renamed."""
+    content = data if data is not None else (text or "").encode()
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, *, data: Any) -> None:
+    """Write plain data as JSON, atomically."""
+    write_atomically(path, text=json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def full_disk(error: OSError) -> bool:
+    """Whether the error says that there is no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

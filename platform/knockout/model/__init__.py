@@ -1,0 +1,8 @@
+"""From an `Architecture` to a network: `build` is the way in, one family of parts a file.
+
+The invariant: nothing here draws from a global random generator while building.
+"""
+
+from knockout.model.network import Network, Prediction, build
+
+__all__ = ["Network", "Prediction", "build"]

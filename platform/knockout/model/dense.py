@@ -1,0 +1,70 @@
+"""Feed-forward parts as linear maps with something between them.
+
+The invariant: the same two classes serve a dense part (`Linear` maps) and a set of experts (`ExpertLinear`
+maps); the last map is always called `down`.
+
+Legend: D width, F hidden width; the leading axes are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from knockout.declare.architecture import Activation
+
+MakeLinear = Callable[[int, int], nn.Module]
+"""(inputs, outputs) -> a linear map."""
+
+
+class FeedForward(nn.Module):
+    """Maps x_D to y_D at every position alone."""
+
+    def take_auxiliary_loss(self) -> Tensor | None:
+        """The loss that the last forward pass left for the optimiser, once; None for parts that have none."""
+        return None
+
+
+class TwoMaps(FeedForward):
+    """activation(x W_up) W_down."""
+
+    def __init__(self, *, up: nn.Module, down: nn.Module, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.up, self.down, self.activation = up, down, activation
+
+    def forward(self, x_D: Tensor) -> Tensor:
+        """x_D to y_D."""
+        return self.down(self.activation(self.up(x_D)))
+
+
+class GatedMaps(FeedForward):
+    """(SiLU(x W_gate) * x W_up) W_down (Shazeer 2020, equation 6)."""
+
+    def __init__(self, *, gate: nn.Module, up: nn.Module, down: nn.Module) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = gate, up, down
+
+    def forward(self, x_D: Tensor) -> Tensor:
+        """x_D to y_D."""
+        return self.down(F.silu(self.gate(x_D)) * self.up(x_D))
+
+
+def identity(x: Tensor) -> Tensor:
+    """No activation."""
+    return x
+
+
+def build_maps(activation: Activation | None, *, width: int, hidden: int, make_linear: MakeLinear) -> FeedForward:
+    """The maps of one activation (None: nothing between them), over `width` and `hidden` units."""
+    up, down = make_linear(width, hidden), make_linear(hidden, width)
+    match activation:
+        case "gelu":
+            return TwoMaps(up=up, down=down, activation=F.gelu)
+        case "relu":
+            return TwoMaps(up=up, down=down, activation=F.relu)
+        case "swiglu":
+            return GatedMaps(gate=make_linear(width, hidden), up=up, down=down)
+        case None:
+            return TwoMaps(up=up, down=down, activation=identity)

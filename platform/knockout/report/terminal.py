@@ -1,0 +1,102 @@
+"""Verdicts and final metrics for a terminal.
+
+The invariant: nothing is cut off. A narrow terminal loses columns that the sentence below repeats, and
+where the output is no terminal the tables are plain text without boxes or colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from knockout.judge.records import RunRecord
+from knockout.judge.verdict import Verdict
+from knockout.report import words
+
+_STYLES = {
+    "supported": "bold green",
+    "refuted": "bold red",
+    "inconclusive": "bold yellow",
+    "not run": "bold dim",
+}
+_WIDE = 100
+
+
+def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> Table:
+    """One row a claim and size, for this console's width: verdict, effect with interval, seeds, cost, and
+    the reason.
+    """
+    wide = console.width >= _WIDE
+    table = _table(console)
+    for heading in ("claim", "size", "verdict"):
+        table.add_column(heading, no_wrap=True)
+    if wide:
+        table.add_column("effect", no_wrap=True)
+        table.add_column("seeds", justify="right")
+        table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("why", overflow="fold", ratio=1)
+    for verdict in verdicts:
+        numbers = (
+            words.effect(asdict(verdict)),
+            str(verdict.num_seeds),
+            words.duration(verdict.cost_seconds),
+        )
+        why = f"{verdict.reason} ({verdict.note})" if verdict.note else verdict.reason
+        table.add_row(
+            Text(verdict.claim),
+            Text(verdict.size),
+            Text(verdict.outcome, style=_STYLES[verdict.outcome]),
+            *(map(Text, numbers) if wide else ()),
+            Text(why),
+        )
+    return table
+
+
+def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:
+    """Final metrics by size and variant, mean ± sd over finished seeds; what diverged or failed is named."""
+    # Polars costs 0.14 s, which a table of verdicts alone need not wait for.
+    from knockout.report import figures, tables
+
+    rows = tables.finals(records)
+    recorded = [name for name in figures.FINAL_METRICS if any(name in row["metrics"] for row in rows)]
+    seeing = any(not row["causal"] for row in rows)
+    columns = [name for name in recorded if seeing or name != "generation_loss"]
+    table = _table(console)
+    for heading in ("size", "variant"):
+        table.add_column(heading, overflow="fold")
+    for heading in (*columns, "done"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    gaps: list[str] = []
+    for row in rows:
+        values = (_value(row["metrics"].get(name), console=console) for name in columns)
+        name = row["variant"] if row["causal"] else f"{row['variant']} (sees the future)"
+        table.add_row(*map(Text, (row["size"], name, *values, f"{row['num_done']} of {row['num_runs']}")))
+        gaps += [f"{row['variant']} · {row['size']} · {gap}" for gap in (*row["diverged"], *row["unfinished"])]
+    if gaps:
+        table.caption = Text("\n".join(gaps))
+        table.caption_justify = "left"
+    return table
+
+
+def _value(row: Mapping[str, Any] | None, *, console: Console) -> str:
+    return words.mean_sd(row if row is None or console.width >= _WIDE else {**row, "sd": None})
+
+
+def plain_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """One line a verdict, for logs."""
+    for verdict in verdicts:
+        note = f" ({verdict.note})" if verdict.note else ""
+        yield f"{verdict.claim} at {verdict.size}: {verdict.outcome}{note}: {verdict.reason}"
+
+
+def _table(console: Console) -> Table:
+    """Boxed on a terminal; aligned plain text elsewhere."""
+    if console.is_terminal:
+        return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    return Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))

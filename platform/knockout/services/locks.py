@@ -1,0 +1,49 @@
+"""A lock on a file, held by one holder at a time, whatever process or thread it is in.
+
+The invariant: the kernel drops the lock with its holder (flock(2)), so a killed process never leaves one
+behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from knockout.errors import ServiceError
+
+
+def store_lock(workspace: Path, *, name: str) -> Path:
+    """The lock of a service's database (`prefect`, `mlflow`): whoever may migrate it holds this."""
+    return workspace.resolve() / name / "store.lock"
+
+
+@contextmanager
+def locked(path: Path, *, timeout_seconds: float) -> Iterator[None]:
+    """Hold the lock at `path`, waiting up to the timeout for it. Raises ServiceError if it stays taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + timeout_seconds
+    with path.open("a") as file:
+        while not acquired(file.fileno()):
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"{path}: another process has held this lock for {timeout_seconds:.0f} s, starting a "
+                    "server or migrating the database beside it; wait for it to finish, or end it"
+                )
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            # Explicit: a process forked meanwhile shares the lock until it closes its copy of the file.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def acquired(descriptor: int) -> bool:
+    """Take the lock if it is free."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

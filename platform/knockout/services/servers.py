@@ -1,0 +1,175 @@
+"""The servers that stay: `up` starts what is not running, `status` tells, `down` stops exactly what `up`
+started.
+
+The invariant: for each service of a workspace at most one recorded server runs, and nothing of it is left
+after `down`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from knockout.errors import ServiceError
+from knockout.services import catalog, state
+from knockout.services.catalog import SERVERS, Server
+from knockout.services.launch import (
+    GRACE_SECONDS,
+    HEALTH_TIMEOUT_SECONDS,
+    Start,
+    answers,
+    await_health,
+    launch_detached,
+)
+from knockout.services.locks import locked, store_lock
+from knockout.services.processes import Process, describe, end, identify, is_alive, listener, marked, refusal
+from knockout.services.state import Service
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """What is known of one service of a workspace."""
+
+    name: str
+    running: bool
+    """Its guard runs."""
+    healthy: bool
+    """It answers."""
+    url: str | None
+    pid: int | None
+    since: float | None
+    """When it was started, in seconds since the epoch."""
+
+
+def up(workspace: Path, *, ports: Mapping[str, int] | None = None) -> list[Service]:
+    """Start every service that is not running, and wait until all answer (up to 120 s).
+
+    A service that runs already stays as it is, whatever port is asked for. Raises ServiceError: a port is
+    taken, or a server ended or hung while starting (then it is stopped; the others stay up).
+    """
+    wanted = chosen_ports(ports or {})
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        started = [pool.submit(up_one, workspace, server=SERVERS[name], port=port) for name, port in wanted.items()]
+    errors = [error for future in started if (error := future.exception()) is not None]
+    unexpected = next((error for error in errors if not isinstance(error, ServiceError)), None)
+    if unexpected is not None:
+        raise unexpected
+    if errors:
+        raise ServiceError("\n".join(str(error) for error in errors))
+    return [future.result() for future in started]
+
+
+def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
+    """A port for each service. ServiceError for an unknown name, an impossible port, or one port twice."""
+    for name in ports:
+        catalog.find(name)
+    chosen = {name: ports.get(name, server.default_port) for name, server in SERVERS.items()}
+    for name, port in chosen.items():
+        if not 1 <= port <= 65535:
+            raise ServiceError(f"port {port} for {name} is not between 1 and 65535")
+    if len(set(chosen.values())) < len(chosen):
+        raise ServiceError(f"each service needs a port of its own, found {chosen}")
+    return chosen
+
+
+def up_one(workspace: Path, *, server: Server, port: int) -> Service:
+    """`up` for one service."""
+    deadline = time.monotonic() + HEALTH_TIMEOUT_SECONDS
+    path = server.state(workspace)
+    with locked(store_lock(workspace, name=server.name), timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30):
+        service = state.read(workspace, server=server)
+        if service is None or not state.running(service, path=path):
+            service = start_anew(workspace, server=server, port=port)
+        start = to_start(workspace, server=server, port=service.port)
+        guard = service.guard
+        try:
+            await_health(start, guard=guard.pid, is_alive=lambda: is_alive(guard), deadline=deadline)
+        except ServiceError:
+            stop(workspace, server=server)
+            raise
+    return service
+
+
+def to_start(workspace: Path, *, server: Server, port: int) -> Start:
+    """The start of a service that stays."""
+    return Start(
+        server=server,
+        workspace=workspace,
+        port=port,
+        borrowed=False,
+        log=server.log(workspace),
+        mark=mark(workspace, server=server),
+    )
+
+
+def mark(workspace: Path, *, server: Server) -> str:
+    """The environment entry by which everything of a service is found, even if its guard was killed."""
+    return f"KNOCKOUT_SERVICE={server.name}:{workspace.resolve()}"
+
+
+def start_anew(workspace: Path, *, server: Server, port: int) -> Service:
+    """Start a service and record it. What an earlier, killed guard left behind is ended first."""
+    end(marked(mark(workspace, server=server)), grace_seconds=GRACE_SECONDS)
+    refuse_taken_port(port, server=server)
+    pid = launch_detached(to_start(workspace, server=server, port=port))
+    log = server.log(workspace)
+    guard = identify(pid)
+    if guard is None:
+        raise ServiceError(f"the guard of {server.name} ended at once; see {log}")
+    service = Service(server.name, catalog.url(port), port, time.time(), log, guard)
+    state.write(service, path=server.state(workspace))
+    return service
+
+
+def refuse_taken_port(port: int, *, server: Server) -> None:
+    """Raise ServiceError if the port cannot be bound, saying who holds it and what to do."""
+    reason = refusal(port)
+    if reason is None:
+        return
+    why = f"is taken by {describe(listener(port))}" if reason == "taken" else f"cannot be used: {reason}"
+    raise ServiceError(
+        f"port {port} for {server.name} {why}; stop that process, or give {server.name} another port, "
+        f"for example {port + 10}"
+    )
+
+
+def status(workspace: Path) -> list[ServiceStatus]:
+    """What runs, of the services that `up` starts."""
+    return [status_one(workspace, server=server) for server in SERVERS.values()]
+
+
+def status_one(workspace: Path, *, server: Server) -> ServiceStatus:
+    """`status` for one service."""
+    service = state.read(workspace, server=server)
+    if service is None or not state.running(service, path=server.state(workspace)):
+        return ServiceStatus(server.name, running=False, healthy=False, url=None, pid=None, since=None)
+    healthy = answers(service.port, path=server.health_path)
+    return ServiceStatus(server.name, True, healthy, service.url, service.pid, service.since)
+
+
+def down(workspace: Path) -> list[str]:
+    """Stop what `up` started, wait until it is gone, remove the records. Returns the names of what was
+    running.
+
+    Raises ServiceError if a process could not be ended.
+    """
+    with ThreadPoolExecutor(len(SERVERS)) as pool:
+        stopped = list(pool.map(lambda server: stop(workspace, server=server), SERVERS.values()))
+    return [name for name, was_running in zip(SERVERS, stopped, strict=True) if was_running]
+
+
+def stop(workspace: Path, *, server: Server) -> bool:
+    """`down` for one service. Returns whether anything of it was running."""
+    path = server.state(workspace)
+    service = state.read(workspace, server=server)
+    guards: list[Process] = [service.guard] if service is not None and state.running(service, path=path) else []
+    # The guard ends what is below it, within its own grace; then come leftovers of a guard that was killed.
+    gone = end(guards, grace_seconds=GRACE_SECONDS + 10)
+    leftovers = marked(mark(workspace, server=server))
+    if not (end(leftovers, grace_seconds=GRACE_SECONDS) and gone):
+        raise ServiceError(f"{server.name} could not be ended: {describe(service.pid if service else None)}")
+    path.unlink(missing_ok=True)
+    return bool(guards or leftovers)

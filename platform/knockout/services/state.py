@@ -1,0 +1,80 @@
+"""What `up` records of a service it started: one JSON file for each, replaced whole.
+
+The invariant: a recorded process is told from any later one with the same process id, on any boot of any
+host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from knockout.errors import ServiceError
+from knockout.services.catalog import Server, url
+from knockout.services.processes import Process, is_alive
+
+
+@dataclass(frozen=True)
+class Service:
+    """A server that `up` started."""
+
+    name: str
+    url: str
+    """Base address, also of the UI. Prefect's API is at `/api` below it."""
+    port: int
+    since: float
+    """When it was started, in seconds since the epoch."""
+    log: Path
+    guard: Process
+
+    @property
+    def pid(self) -> int:
+        """The process to signal: its guard."""
+        return self.guard.pid
+
+
+def write(service: Service, *, path: Path) -> None:
+    """Replace the state file in one step."""
+    record = {
+        "port": service.port,
+        "url": service.url,
+        "since": service.since,
+        "guard": service.guard.as_dict(),
+    }
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps({"name": service.name, **record}, indent=2) + "\n")
+    temporary.replace(path)
+
+
+def read(workspace: Path, *, server: Server) -> Service | None:
+    """The recorded service, running or not; None without a record. ServiceError if the file is damaged."""
+    path = server.state(workspace)
+    try:
+        record = json.loads(path.read_text())
+        return Service(
+            name=server.name,
+            url=url(int(record["port"])),
+            port=int(record["port"]),
+            since=float(record["since"]),
+            log=server.log(workspace),
+            guard=Process(**record["guard"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ServiceError(f"{path}: not a service record ({error!r}); stop the server and remove the file") from error
+
+
+def running(service: Service | None, *, path: Path) -> bool:
+    """Whether the recorded guard runs. ServiceError if only another host can tell."""
+    if service is None:
+        return False
+    if service.guard.host != socket.gethostname():
+        raise ServiceError(
+            f"{path}: {service.name} of this workspace was started on {service.guard.host!r}, and this is "
+            f"{socket.gethostname()!r}; run `knockout down` there, or remove the file if that machine is gone"
+        )
+    return is_alive(service.guard)

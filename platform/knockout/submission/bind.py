@@ -1,0 +1,105 @@
+"""A plan and the prepared corpora, bound together: from here each run has its identity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knockout.account import count
+from knockout.corpus.manifest import Manifest
+from knockout.corpus.prepare import Prepared
+from knockout.declare.expand import Cell, Plan, PlannedRun
+from knockout.errors import CorpusError
+from knockout.ledger.identity import identity, meaning
+from knockout.ledger.workspace import Workspace, write_json
+from knockout.training.spec import MEANING
+
+
+@dataclass(frozen=True)
+class BoundRun:
+    """A planned run, what it means, and the corpus that it reads."""
+
+    planned: PlannedRun
+    identity: str
+    meaning: dict[str, Any]
+    corpus_folder: Path
+
+    @property
+    def cell(self) -> Cell:
+        """The run's cell."""
+        return self.planned.cell
+
+    @property
+    def name(self) -> str:
+        """How people see the run."""
+        return self.planned.name
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole training."""
+        return self.cell.num_steps * self.cell.recipe.batch * self.cell.architecture.context
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of the whole training."""
+        return self.tokens * count(self.cell.architecture).flops_per_token.training
+
+    def ask(self) -> dict[str, Any]:
+        """What the ledger is told of it."""
+        return {
+            "identity": self.identity,
+            "meaning": self.meaning,
+            "planned_steps": self.cell.num_steps,
+            "flops": float(self.flops),
+            "variant": self.cell.variant,
+            "size": self.cell.size,
+            "seed": self.planned.seed,
+            "role": self.planned.role,
+        }
+
+
+def vocabularies(plan: Plan) -> list[int]:
+    """The vocabulary sizes for which the plan needs its corpus."""
+    return list(dict.fromkeys(cell.architecture.vocabulary for cell in plan.cells))
+
+
+def bind(plan: Plan, *, prepared: Mapping[int, Prepared]) -> list[BoundRun]:
+    """Give each run its identity.
+
+    Raises:
+        CorpusError: the corpus has fewer tokens than a window, for some cell.
+    """
+    return [_bound(run, prepared=prepared[run.cell.architecture.vocabulary]) for run in plan.runs]
+
+
+def write_meanings(runs: list[BoundRun], *, workspace: Workspace) -> None:
+    """Lay the canonical JSON of each new run in its folder."""
+    for run in runs:
+        folder = workspace.run(run.identity)
+        if not (folder / MEANING).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / MEANING, data=run.meaning)
+
+
+def _bound(run: PlannedRun, *, prepared: Prepared) -> BoundRun:
+    manifest, architecture = prepared.manifest, run.cell.architecture
+    _long_enough(manifest, context=architecture.context, name=run.name)
+    data = meaning(
+        architecture=architecture,
+        recipe=run.cell.recipe,
+        corpus=manifest.digest,
+        seed=run.seed,
+        evaluation={**manifest.evaluation.model_dump(mode="json"), "window": architecture.context},
+    )
+    return BoundRun(run, identity(data), data, prepared.folder)
+
+
+def _long_enough(manifest: Manifest, *, context: int, name: str) -> None:
+    smallest = min(manifest.splits.train.tokens, manifest.evaluation.tokens)
+    if smallest <= context:
+        raise CorpusError(
+            f"{name}: a window of {context} tokens does not fit the corpus '{manifest.declaration.corpus}', whose smaller "
+            f"split has {smallest:,}: give it more text or the study a smaller context"
+        )

@@ -1,0 +1,146 @@
+"""From finished runs to verdicts and a report."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from knockout import __version__
+from knockout.account import count
+from knockout.corpus.prepare import Prepared
+from knockout.declare.claim import Causality
+from knockout.declare.expand import Cell, Plan
+from knockout.judge import RunRecord, decide
+from knockout.ledger.store import Ledger, LedgerRun
+from knockout.report.facts import facts
+from knockout.report.html import write_html
+from knockout.submission.bind import BoundRun
+
+VERSIONS = ("torch", "pytorch-lightning", "optuna", "mlflow", "prefect", "pyarrow", "polars", "tokenizers", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class Concluding:
+    """How a submission ended: its state, everything its report says, and where the report is."""
+
+    state: str
+    reason: str | None
+    facts: dict[str, Any]
+    report: Path
+
+
+def conclude(
+    plan: Plan,
+    *,
+    runs: Sequence[BoundRun],
+    prepared: Mapping[int, Prepared],
+    reused: Mapping[str, bool],
+    ledger: Ledger,
+    seconds: float,
+) -> Concluding:
+    """Judge the claims from the ledger's results and write the report."""
+    known = {run.identity: run for run in ledger.runs([run.identity for run in runs])}
+    records = [_record(run, ended=known[run.identity], reused=reused.get(run.identity, True), ledger=ledger) for run in runs]
+    floors = {cell.size: _floors(prepared[cell.architecture.vocabulary]) for cell in plan.cells}
+    study = plan.study
+    judgement = decide(
+        study.claims,
+        decide=study.decide,
+        competence=study.competence,
+        records=records,
+        floors=floors,
+        future_leak=_future_leak(plan),
+        sizes=study.size_names,
+    )
+    trained = sum(record.seconds for record in records if not record.reused)
+    said = facts(
+        _study(plan),
+        records=records,
+        judgement=judgement,
+        floors=floors,
+        manifest_digest=", ".join(dict.fromkeys(found.manifest.digest for found in prepared.values())),
+        versions=_versions(),
+        machine=_machine(),
+        seconds={"total": seconds, "training": trained},
+        command=f"knockout run {study.study}",
+    )
+    report = write_html(said, folder=ledger.workspace.report(study.study))
+    missing = [record for record in records if record.state not in ("done", "diverged")]
+    reason = f"{missing[0].label}: {missing[0].state}: {missing[0].reason}" if missing else None
+    return Concluding("failed" if missing else "done", reason, said, report)
+
+
+def _record(run: BoundRun, *, ended: LedgerRun, reused: bool, ledger: Ledger) -> RunRecord:
+    architecture = run.cell.architecture
+    parts = count(architecture).to_dict()["parameters"]
+    share = ended.step / run.cell.num_steps
+    return RunRecord(
+        identity=run.identity,
+        variant=run.cell.variant,
+        size=run.cell.size,
+        seed=run.planned.seed,
+        state=ended.state,
+        reason=ended.reason,
+        reused=reused,
+        folder=ledger.workspace.run(run.identity),
+        step=ended.step,
+        planned_steps=run.cell.num_steps,
+        metrics=ended.metrics,
+        causal=architecture.causal,
+        seconds=ended.seconds,
+        tokens=round(run.tokens * share),
+        flops=run.flops * share,
+        parameters=parts,
+    )
+
+
+def _floors(prepared: Prepared) -> dict[str, float]:
+    found = prepared.manifest.floors.model_dump()
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _future_leak(plan: Plan) -> dict[tuple[str, str], float]:
+    """For each cell that a causality claim names, how far later tokens move earlier outputs."""
+    asked = {claim.expect.variant for claim in plan.study.claims if isinstance(claim.expect, Causality)}
+    if not asked:
+        return {}
+    from knockout.model.identities import future_leak  # torch takes a second to import, and most studies need it not
+
+    cells: list[Cell] = [cell for cell in plan.cells if cell.variant in asked]
+    return {(cell.variant, cell.size): future_leak(cell.architecture, seed=0) for cell in cells}
+
+
+def _study(plan: Plan) -> dict[str, Any]:
+    study = plan.study
+    return {
+        "name": study.study,
+        "question": study.question,
+        "corpus": study.corpus,
+        "sizes": list(study.size_names),
+        "source": study.source.model_dump() if study.source else None,
+        "seeds": list(study.seed_list),
+        "decide": study.decide.model_dump(),
+        "declaration": plan.text,
+        "patches": {cell.variant: cell.patch for cell in plan.cells},
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {"knockout": __version__, "python": platform.python_version()} | {
+        name: metadata.version(name) for name in VERSIONS
+    }
+
+
+def _machine() -> dict[str, Any]:
+    return {"system": f"{platform.system()} {platform.machine()}", "processor": _processor(), "cores": os.cpu_count()}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())

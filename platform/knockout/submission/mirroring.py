@@ -1,0 +1,131 @@
+"""What a submission shows in MLflow: a parent run, a child run for each cell and seed, curves while they grow.
+
+The invariant: the mirror is fed from the run folders and can fall behind or fail; training never waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from knockout.account import count
+from knockout.declare.expand import Plan
+from knockout.ledger.workspace import Workspace
+from knockout.submission.bind import BoundRun
+from knockout.submission.concluding import Concluding
+from knockout.tracking import BackgroundMirror, Handle
+from knockout.training.execute import Execution
+from knockout.training.metrics import read_metrics, segments
+from knockout.training.spec import METRICS, RESULT
+
+
+class Mirroring:
+    """Feeds the mirror; does nothing when it is switched off."""
+
+    def __init__(self, workspace: Workspace, *, enabled: bool, dead: Sequence[str]) -> None:
+        self.workspace = workspace
+        self.mirror = BackgroundMirror(workspace.folder) if enabled else None
+        self.parent: Handle | None = None
+        self.study = ""
+        self.handles: dict[str, Handle] = {}
+        self.shown: dict[str, str] = {}
+        if self.mirror is not None:
+            self.mirror.reconcile(dead)
+
+    def open_submission(self, plan: Plan, *, submission: str, runs: Sequence[BoundRun]) -> None:
+        """The parent run, with the plan and what it resolved to."""
+        if self.mirror is None:
+            return
+        study, self.study = plan.study, plan.study.study
+        resolved = {run.name: {"identity": run.identity, **run.meaning} for run in runs}
+        self.parent = self.mirror.open_submission(
+            study.study,
+            submission=submission,
+            tags={"study": study.study, "submission": submission, "role": "submission"},
+            params={
+                "question": study.question,
+                "corpus": study.corpus,
+                "sizes": ", ".join(study.size_names),
+                "seeds": len(study.seed_list),
+                "runs": len(runs),
+            },
+            artifacts={"study.yaml": plan.text, "plan.json": json.dumps(resolved, indent=1)},
+        )
+
+    def open_run(self, run: BoundRun) -> None:
+        """A child run, when the run begins."""
+        if self.mirror is None or self.parent is None:
+            return
+        cell, recipe = run.cell, run.cell.recipe
+        split = count(cell.architecture).to_dict()["parameters"]
+        self.handles[run.identity] = self.mirror.open_run(
+            self.parent,
+            name=run.name,
+            identity=run.identity,
+            tags={
+                "study": self.study,
+                "variant": cell.variant,
+                "size": cell.size,
+                "seed": run.planned.seed,
+                "identity": run.identity,
+                "role": run.planned.role,
+            },
+            params=_params(run) | {"steps": cell.num_steps, "learning_rate": recipe.learning_rate, "batch": recipe.batch},
+            split=split,
+            corpus={"name": run.corpus_folder.name, "digest": run.meaning["corpus"]},
+            artifacts={"meaning.json": json.dumps(run.meaning, indent=1)},
+        )
+
+    def metrics(self, run: BoundRun) -> None:
+        """What the run has measured since it was last looked at."""
+        folder = self.workspace.run(run.identity)
+        newest = [path.name for path in segments(folder)][-1:]
+        state = "".join(newest)
+        if self.mirror is None or run.identity not in self.handles or self.shown.get(run.identity) == state:
+            return
+        self.shown[run.identity] = state
+        self.mirror.metrics(self.handles[run.identity], _rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+
+    def close_run(self, run: BoundRun, *, execution: Execution) -> None:
+        """The end of a run that was trained here: the last of its curves, its final values, how it ended."""
+        handle = self.handles.pop(run.identity, None)
+        if self.mirror is None or handle is None:
+            return
+        folder, ended = self.workspace.run(run.identity), execution.run
+        self.mirror.metrics(handle, _rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+        files = {name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()}
+        self.mirror.close_run(
+            handle,
+            state=ended.state,
+            reason=ended.reason or "",
+            final=ended.metrics,
+            artifacts=files,  # type: ignore[arg-type]
+        )
+
+    def close_submission(self, concluding: Concluding) -> None:
+        """The verdicts and the report, on the parent run."""
+        if self.mirror is not None and self.parent is not None:
+            self.mirror.close_submission(
+                self.parent,
+                state=concluding.state,
+                verdicts=concluding.facts["verdicts"],
+                report=concluding.report,  # type: ignore[arg-type]
+            )
+
+    def close(self) -> str | None:
+        """Wait for the mirror; a warning that names what it missed."""
+        return self.mirror.close(timeout_seconds=60.0) if self.mirror is not None else None
+
+
+def _rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
+    columns = (table[name].to_pylist() for name in ("metric", "step", "value", "time"))
+    return zip(*columns, strict=True)
+
+
+def _params(run: BoundRun) -> dict[str, Any]:
+    """Short scalars that tell runs apart in MLflow's table; the whole declaration is an artifact."""
+    architecture = run.meaning["architecture"]
+    kinds = {slot: value["kind"] for slot, value in architecture.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in architecture.items() if isinstance(value, int | float)}
+    return {**plain, **kinds, "seed": run.planned.seed}

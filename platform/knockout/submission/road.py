@@ -1,0 +1,187 @@
+"""The road of a submission, step by step: prepare, bind, train, judge, report.
+
+The invariant: the ledger alone decides what there is to do. A road that was cut off anywhere is walked again from the
+start, and finds what is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from knockout.corpus.prepare import Prepared, prepare
+from knockout.declare.expand import Plan, expand
+from knockout.declare.load import Loaded
+from knockout.errors import RunError
+from knockout.ledger.process import this_process
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import Workspace
+from knockout.services.environment import quiet_environment
+from knockout.submission.bind import BoundRun, bind, vocabularies, write_meanings
+from knockout.submission.concluding import Concluding, conclude
+from knockout.submission.listener import Listener
+from knockout.submission.mirroring import Mirroring
+from knockout.submission.slots import Slot, slot_queue, usable_cores
+from knockout.training.execute import Execution, Limits, execute
+from knockout.training.launcher import Nursery
+from knockout.training.progress import read_progress
+from knockout.training.spec import Runtime
+
+TICK_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a submission is executed; nothing here bears identity."""
+
+    slots: int | None = None
+    """Runs at a time; None: one for each core, or for each GPU where there are some."""
+    run_seconds: float | None = None
+    """Longest time that a run may take."""
+    mlflow: bool = True
+    """Whether runs are mirrored to MLflow."""
+
+
+class Road:
+    """Walks one submission. Enter it as a context: everything that it started ends with it."""
+
+    def __init__(
+        self, loaded: Loaded, *, workspace: Workspace, options: Options, listener: Listener, stop: threading.Event
+    ) -> None:
+        self.loaded = loaded
+        self.plan: Plan = expand(loaded)
+        self.workspace = workspace
+        self.options = options
+        self.listener = listener
+        self.limits = Limits(run_seconds=options.run_seconds, stop=stop)
+        self.submission = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        self.owner = this_process()
+        self.started = time.monotonic()
+        self.prepared: dict[int, Prepared] = {}
+        self.runs: list[BoundRun] = []
+        self.executions: dict[str, Execution] = {}
+        self.active: dict[str, BoundRun] = {}
+        self.over = threading.Event()
+
+    def __enter__(self) -> Road:
+        self.ledger = Ledger(self.workspace)
+        dead = self.ledger.reconcile()
+        environment = quiet_environment(self.workspace.folder)
+        self.nursery = Nursery(environment, log=self.workspace.folder / "nursery.log")
+        self.mirroring = Mirroring(self.workspace, enabled=self.options.mlflow, dead=dead)
+        self.ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
+        self.ticker.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.limits.stop.set()
+        self.over.set()
+        self.ticker.join()
+        self.nursery.close()
+        if (missed := self.mirroring.close()) is not None:
+            self.listener.note(missed)
+        if error is not None and self.runs:
+            self.ledger.conclude(self.submission, state="failed", reason=str(error) or type(error).__name__, facts=None)
+        self.ledger.close()
+
+    def prepare(self) -> list[BoundRun]:
+        """Prepare the corpus for each vocabulary, give runs their identity, and tell the ledger.
+
+        Raises:
+            CorpusError: the text is missing, empty or wrong.
+        """
+        for vocabulary in vocabularies(self.plan):
+            self.prepared[vocabulary] = prepare(
+                self.plan.corpus,
+                vocabulary=vocabulary,
+                folder=self.workspace.corpora,
+                base=self.loaded.corpus_base,
+                progress=self.listener.corpus,
+            )
+        self.runs = bind(self.plan, prepared=self.prepared)
+        write_meanings(self.runs, workspace=self.workspace)
+        self.ledger.submit(
+            self.submission,
+            study=self.plan.study.study,
+            plan=self.plan.text,
+            owner=self.owner,
+            runs=[run.ask() for run in self.runs],
+        )
+        known = self.ledger.runs([run.identity for run in self.runs])
+        done = [run.identity for run in known if run.finished]
+        self.listener.planned(self.plan, self.runs, done, self.num_slots)
+        self.mirroring.open_submission(self.plan, submission=self.submission, runs=self.runs)
+        self.free = slot_queue(self.num_slots, num_gpus=self.nursery.num_gpus())
+        return list({run.identity: run for run in self.runs}.values())
+
+    @property
+    def num_slots(self) -> int:
+        """Runs that execute at the same time."""
+        return self.options.slots or self.nursery.num_gpus() or usable_cores()
+
+    def train(self, run: BoundRun) -> Execution:
+        """Bring one run to its end, in a slot of its own.
+
+        Raises:
+            RunError: the run ended without a result, and not because it was asked to stop.
+        """
+        slot = self.free.get()
+        try:
+            execution = self._train(run, slot=slot)
+        finally:
+            self.free.put(slot)
+        self.executions[run.identity] = execution
+        self.listener.run_ended(run, execution.run, execution.reused)
+        self.mirroring.close_run(run, execution=execution)
+        if not execution.run.finished:
+            raise RunError(f"{run.name}: {execution.run.state}: {execution.run.reason}")
+        return execution
+
+    def conclude(self) -> Concluding:
+        """Judge the study and write its report, from whatever there is."""
+        concluding = conclude(
+            self.plan,
+            runs=self.runs,
+            prepared=self.prepared,
+            ledger=self.ledger,
+            seconds=time.monotonic() - self.started,
+            reused={identity: execution.reused for identity, execution in self.executions.items()},
+        )
+        self.ledger.conclude(self.submission, state=concluding.state, reason=concluding.reason, facts=concluding.facts)
+        self.mirroring.close_submission(concluding)
+        self.listener.concluded(concluding.facts)
+        return concluding
+
+    def _train(self, run: BoundRun, *, slot: Slot) -> Execution:
+        self.active[run.identity] = run
+        self.listener.run_started(run)
+        self.mirroring.open_run(run)
+        try:
+            return execute(
+                run.identity,
+                ledger=self.ledger,
+                owner=self.owner,
+                nursery=self.nursery,
+                limits=self.limits,
+                runtime=Runtime(corpus=str(run.corpus_folder), device=slot.device),
+                environment=slot.environment,
+            )
+        finally:
+            del self.active[run.identity]
+
+    def _tick(self) -> None:
+        """While runs are active, show how far they are and mirror what they have measured."""
+        while not self.over.wait(TICK_SECONDS):
+            for identity, run in list(self.active.items()):
+                folder: Path = self.workspace.run(identity)
+                if (progress := read_progress(folder)) is not None:
+                    self.listener.run_progress(run, *progress)
+                self.mirroring.metrics(run)

@@ -1,0 +1,151 @@
+"""Plans, accounts and states as tables for the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from knockout.account import Account, count
+from knockout.declare.expand import Plan
+from knockout.services import ServiceStatus
+from knockout.submission.preview import CellPreview, Preview
+from knockout.submission.slots import usable_cores
+from knockout.submission.watching import SubmissionState
+
+
+def number(value: float) -> str:
+    """A count in words: 1,234 · 124.4 M · 405.9 B."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value:,.0f}"
+
+
+def num_bytes(value: float) -> str:
+    """Bytes in words, decimal units."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:,.1f} {unit}"
+    return f"{value:,.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: 45 s · 12 min · 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def plan_table(preview: Preview) -> RenderableType:
+    """A plan: its cells, and what is to do."""
+    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "tokens", "runs", "reused", "changes")
+    for cell in preview.cells:
+        table.add_row(
+            cell.variant,
+            cell.size,
+            _parameters(cell),
+            number(cell.flops_per_token),
+            f"{cell.steps:,}",
+            number(cell.tokens),
+            str(cell.runs),
+            "?" if cell.reused is None else str(cell.reused),
+            changes(cell.patch),
+        )
+    cores = usable_cores()
+    about = duration(preview.core_seconds / max(1, min(cores, preview.runs_to_do)))
+    says = (
+        f"{preview.runs_to_do} runs to train, about {about} on {cores} cores" if preview.runs_to_do else "nothing to train"
+    )
+    unknown = (
+        "" if preview.corpus_prepared else f"; corpus {preview.corpus} is not prepared yet, so what can be reused is unknown"
+    )
+    return Group(Text(f"{preview.study}: {preview.question}"), table, Text(says + unknown))
+
+
+def cell_table(plan: Plan) -> Table:
+    """The cells of a plan, short."""
+    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "seeds", "changes")
+    for cell in plan.cells:
+        account = count(cell.architecture)
+        table.add_row(
+            cell.variant,
+            cell.size,
+            number(account.parameters.total),
+            number(account.flops_per_token.forward),
+            f"{cell.num_steps:,}",
+            str(len(plan.study.seed_list)),
+            changes(cell.patch),
+        )
+    return table
+
+
+def account_table(account: Account, *, title: str) -> RenderableType:
+    """An architecture's account: parameters by part, and what a token costs."""
+    data = account.to_dict()
+    parameters = data["parameters"]
+    total = parameters["total"]
+    table = _table("part", "parameters", "share", title=title)
+    for part in ("embedding", "position", "attention", "feed_forward", "norm", "head"):
+        table.add_row(part, f"{parameters[part]:,}", f"{parameters[part] / total:.2%}" if total else "")
+    table.add_section()
+    table.add_row("total", f"{total:,}", "")
+    table.add_row("active per token", f"{parameters['active']:,}", f"{parameters['active'] / total:.2%}" if total else "")
+    cost = _table("per token", "")
+    cost.add_row("FLOPs, forward", number(data["flops_per_token"]["forward"]))
+    cost.add_row("FLOPs, training", number(data["flops_per_token"]["training"]))
+    cost.add_row("KV cache", num_bytes(data["kv_cache"]["bytes_per_token"]))
+    cost.add_section()
+    cost.add_row("KV cache at the context", num_bytes(data["kv_cache"]["bytes"]))
+    cost.add_row("weights at 2 bytes", num_bytes(data["bytes"]["weights"]))
+    cost.add_row("Adam's moments", num_bytes(data["bytes"]["optimizer"]))
+    return Group(table, cost)
+
+
+def service_table(statuses: Sequence[ServiceStatus]) -> Table:
+    """The local servers."""
+    table = _table("server", "state", "address", "since")
+    for server in statuses:
+        state = "running" if server.healthy else "not answering" if server.running else "not running"
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(server.since)) if server.since else ""
+        table.add_row(server.name, state, server.url or "", since)
+    return table
+
+
+def submission_table(states: Sequence[SubmissionState]) -> Table:
+    """The newest submissions."""
+    table = _table("submission", "study", "state", "runs", "reason")
+    for item in states:
+        table.add_row(item.submission, item.study, item.state, f"{item.finished} of {item.runs}", item.reason or "")
+    return table
+
+
+def changes(patch: dict[str, object]) -> str:
+    """A patch in one line: `residual.kind: none, depth: 16`."""
+    flat = {
+        f"{key}.{name}" if isinstance(value, dict) else key: inner
+        for key, value in patch.items()
+        for name, inner in (value.items() if isinstance(value, dict) else [("", value)])
+    }
+    return ", ".join(f"{path}: {_yaml(value)}" for path, value in flat.items())
+
+
+def _yaml(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parameters(cell: CellPreview) -> str:
+    active = f" ({number(cell.active_parameters)} active)" if cell.active_parameters != cell.parameters else ""
+    return number(cell.parameters) + active
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for column in columns:
+        right = column in ("parameters", "FLOPs/token", "steps", "tokens", "runs", "reused", "share", "seeds", "")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    return table

@@ -1,0 +1,124 @@
+"""The owner's side of the nursery: start runs, signal them, learn how they ended. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from knockout.errors import RunError
+from knockout.training.spec import Runtime
+
+START_SECONDS = 120.0
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+@dataclass
+class Child:
+    """A training process."""
+
+    number: int
+    pid: int | None = None
+    code: int | None = None
+    """Exit code, or minus the signal that ended it; None while it runs."""
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class Nursery:
+    """Starts the warm parent at once and in the background; the first launch waits until it is ready."""
+
+    def __init__(self, environment: Mapping[str, str], *, log: Path) -> None:
+        self.children: dict[int, Child] = {}
+        self.lock = threading.Lock()
+        self.ready = threading.Event()
+        self.gpus = 0
+        self.dead = False
+        with log.open("ab") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "knockout.training.nursery"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                start_new_session=True,
+                env={**environment, **ONE_THREAD, **HUGE_PAGES},
+            )
+        self.log = log
+        self.reader = threading.Thread(target=self._listen, name="nursery", daemon=True)
+        self.reader.start()
+
+    def num_gpus(self) -> int:
+        """Number of CUDA devices, once the parent is ready.
+
+        Raises:
+            RunError: it did not come up.
+        """
+        self.ready.wait(START_SECONDS)
+        if self.dead or not self.ready.is_set():
+            tail = self.log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise RunError(f"the training processes' parent did not start: {''.join(tail) or 'no message'}; see {self.log}")
+        return self.gpus
+
+    def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str]) -> Child:
+        """Start the run in `folder`; returns at once."""
+        self.num_gpus()
+        with self.lock:
+            child = Child(len(self.children))
+            self.children[child.number] = child
+        self._send(
+            {"id": child.number, "folder": str(folder), "runtime": runtime.to_dict(), "environment": dict(environment)}
+        )
+        return child
+
+    def signal(self, child: Child, number: int) -> None:
+        """Send a signal to the run's whole process group."""
+        self._send({"id": child.number, "signal": int(number)})
+
+    def close(self) -> None:
+        """End the parent, and with it every run that still lives."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.reader.join(5)
+
+    def _send(self, message: dict[str, object]) -> None:
+        assert self.process.stdin is not None
+        with self.lock:
+            try:
+                self.process.stdin.write(json.dumps(message).encode() + b"\n")
+                self.process.stdin.flush()
+            except (BrokenPipeError, ValueError):
+                self._bury()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as answers:
+            for line in answers:
+                self._hear(json.loads(line))
+        self._bury()
+
+    def _hear(self, answer: dict[str, int]) -> None:
+        if "ready" in answer:
+            self.gpus = answer["gpus"]
+            self.ready.set()
+            return
+        child = self.children[answer["id"]]
+        child.pid = answer.get("pid", child.pid)
+        if "code" in answer:
+            child.code = answer["code"]
+            child.ended.set()
+
+    def _bury(self) -> None:
+        """The parent is gone, and its runs with it: nobody may go on waiting."""
+        self.dead = True
+        self.ready.set()
+        for child in list(self.children.values()):
+            child.ended.set()

@@ -1,0 +1,97 @@
+"""A run's own metric files: segments while it runs, one Parquet file when it is sealed.
+
+The invariant: a segment is written whole, before the checkpoint of its last step. On resume every segment beyond the
+checkpoint is removed, so each (metric, step) stands in the files exactly once.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from knockout.ledger.workspace import write_atomically
+from knockout.training.spec import METRICS
+
+SEGMENTS = "metrics"
+SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("tokens", pa.int64()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("time", pa.float64()),
+    ]
+)
+
+
+class MetricLog:
+    """Collects rows in memory and writes them as segments named after their last step."""
+
+    def __init__(self, folder: Path, *, after_step: int, tokens_per_step: int) -> None:
+        self.folder = folder / SEGMENTS
+        self.folder.mkdir(exist_ok=True)
+        self.tokens_per_step = tokens_per_step
+        self.rows: list[tuple[int, str, float, float]] = []
+        _unseal(folder, after_step=after_step)
+        for path in segments(folder):
+            if int(path.stem) > after_step:
+                path.unlink()
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Record values of the step that ends after `step` optimizer steps."""
+        now = time.time()
+        self.rows.extend((step, metric, value, now) for metric, value in values.items())
+
+    def flush(self) -> None:
+        """Write what was collected as one segment."""
+        if not self.rows:
+            return
+        steps, names, values, times = zip(*self.rows, strict=True)
+        tokens = [step * self.tokens_per_step for step in steps]
+        table = pa.table([steps, tokens, names, values, times], schema=SCHEMA)
+        _write(self.folder / f"{steps[-1]:010d}.parquet", table)
+        self.rows.clear()
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segment files of a run's folder, in order of their steps."""
+    return sorted((folder / SEGMENTS).glob("[0-9]*.parquet"))
+
+
+def read_metrics(folder: Path) -> pa.Table:
+    """All rows that a run has written so far, sealed or not."""
+    sealed = folder / METRICS
+    if sealed.exists():
+        return pq.read_table(sealed, schema=SCHEMA)
+    tables = [pq.read_table(path, schema=SCHEMA) for path in segments(folder)]
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+
+def seal_metrics(folder: Path) -> pa.Table:
+    """Join the segments into the run's one metric file, and remove them."""
+    table = read_metrics(folder)
+    _write(folder / METRICS, table)
+    for path in segments(folder):
+        path.unlink()
+    return table
+
+
+def _unseal(folder: Path, *, after_step: int) -> None:
+    """Take back the metric file of a run that died before its result was written."""
+    sealed = folder / METRICS
+    if sealed.exists():
+        table = pq.read_table(sealed, schema=SCHEMA)
+        kept = table.filter(pc.field("step") <= after_step)
+        _write(folder / SEGMENTS / f"{after_step:010d}.parquet", kept)
+        sealed.unlink()
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    write_atomically(path, data=buffer.getvalue())

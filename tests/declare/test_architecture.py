@@ -1,0 +1,169 @@
+"""What an architecture may say, what its defaults are, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from knockout.declare.architecture import Architecture, HeadLayout, head_layout, hidden_width
+
+DIMENSIONS: dict[str, Any] = {"width": 64, "depth": 2, "heads": 4, "context": 32, "vocabulary": 100}
+SLOTS = ("embedding", "position", "attention", "ffn", "residual", "norm", "head", "init")
+KINDS = {
+    "embedding": {"learned"},
+    "position": {"learned", "sinusoidal", "rotary", "none"},
+    "attention": {"multi_head", "single_head", "grouped", "none"},
+    "ffn": {"gelu", "relu", "swiglu", "linear", "moe", "none"},
+    "residual": {"plain", "none"},
+    "norm": {"layer", "rms", "none"},
+    "head": {"tied", "untied"},
+    "init": {"gpt2"},
+}
+
+
+def declare(**changes: Any) -> Architecture:
+    return Architecture.model_validate({**DIMENSIONS, **changes})
+
+
+def members(slot: str) -> tuple[Any, ...]:
+    annotation = Architecture.model_fields[slot].annotation
+    return get_args(annotation) or (annotation,)
+
+
+def refusals(**changes: Any) -> dict[str, str]:
+    with pytest.raises(ValidationError) as refused:
+        declare(**changes)
+    return {".".join(map(str, error["loc"])): error["msg"] for error in refused.value.errors()}
+
+
+def test_dimensions_alone_declare_a_small_gpt2() -> None:
+    slots = declare().model_dump()
+    assert {slot: slots[slot]["kind"] for slot in SLOTS} == {
+        "embedding": "learned",
+        "position": "learned",
+        "attention": "multi_head",
+        "ffn": "gelu",
+        "residual": "plain",
+        "norm": "layer",
+        "head": "tied",
+        "init": "gpt2",
+    }
+    assert slots["norm"]["placement"] == "pre"
+    assert slots["bias"] is True
+    assert slots["dropout"] == 0.0
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_no_dimension_has_a_default(dimension: str) -> None:
+    with pytest.raises(ValidationError, match="Field required"):
+        Architecture.model_validate({key: value for key, value in DIMENSIONS.items() if key != dimension})
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_promised_kind_is_a_member_of_its_slot(slot: str) -> None:
+    assert {member.model_fields["kind"].default for member in members(slot)} >= KINDS[slot]
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_every_member_says_what_it_and_each_field_means(slot: str) -> None:
+    for member in members(slot):
+        assert member.__doc__
+        fields = {name: field for name, field in member.model_fields.items() if name != "kind"}
+        assert all(field.description for field in fields.values()), member
+
+
+def test_a_declaration_survives_being_written_and_read() -> None:
+    moe = declare(ffn={"kind": "moe", "experts": 4, "top_k": 2}, attention={"kind": "grouped", "kv_heads": 2})
+    assert Architecture.model_validate(moe.model_dump(mode="json")) == moe
+
+
+def test_an_architecture_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        declare().width = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "reason"),
+    [
+        ({"heads": 5}, "heads", "5 heads do not divide width 64"),
+        ({"attention": {"kind": "grouped", "kv_heads": 3}}, "attention.kv_heads", "3 key/value heads do not"),
+        ({"attention": {"kind": "grouped", "kv_heads": 8}}, "attention.kv_heads", "8 key/value heads do not"),
+        ({"width": 12, "position": {"kind": "rotary"}}, "position.kind", "head width 3 must be even"),
+        ({"width": 63, "position": {"kind": "sinusoidal"}, "heads": 3}, "width", "63 must be even"),
+        ({"position": {"kind": "rotary"}, "attention": {"kind": "none"}}, "position.kind", "is none"),
+        ({"ffn": {"kind": "moe", "experts": 2, "top_k": 3}}, "ffn.top_k", "3 is more than the 2 experts"),
+        ({"ffn": {"kind": "gelu", "hidden": 8, "expansion": 2.0}}, "ffn.hidden", "exclude each other"),
+        ({"ffn": {"kind": "relu", "expansion": 0.001}}, "ffn.expansion", "leaves no hidden unit"),
+    ],
+)
+def test_what_cannot_stand_together_is_refused_with_path_and_reason(changes: dict[str, Any], path: str, reason: str) -> None:
+    found = refusals(**changes)
+    assert list(found) == [path]
+    assert reason in found[path]
+
+
+def test_all_refusals_come_at_once() -> None:
+    found = refusals(
+        width=63,
+        position={"kind": "sinusoidal"},
+        attention={"kind": "grouped", "kv_heads": 3},
+        ffn={"kind": "moe", "experts": 1, "top_k": 2, "hidden": 4, "expansion": 1.0},
+    )
+    assert set(found) == {"heads", "attention.kv_heads", "width", "ffn.hidden", "ffn.top_k"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"width": 0}, "width"),
+        ({"depth": -1}, "depth"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"width": "64"}, "width"),
+        ({"attention": {"kind": "none", "causal": False}}, "attention.none.causal"),
+        ({"norm": {"kind": "layer", "eps": 0.0}}, "norm.layer.eps"),
+        ({"ffn": {"kind": "moe", "experts": 2, "top_k": 1, "balance": -0.1}}, "ffn.moe.balance"),
+        ({"position": {"kind": "rotary", "base": float("nan")}}, "position.rotary.base"),
+    ],
+)
+def test_values_out_of_range_and_unknown_keys_are_refused(changes: dict[str, Any], path: str) -> None:
+    assert list(refusals(**changes)) == [path]
+
+
+def test_heads_need_not_divide_the_width_where_they_are_not_used() -> None:
+    assert declare(heads=5, attention={"kind": "single_head"}).heads == 5
+    assert declare(heads=5, attention={"kind": "none"}).heads == 5
+
+
+@pytest.mark.parametrize(
+    ("ffn", "width", "hidden"),
+    [
+        ({"kind": "gelu"}, 768, 3072),
+        ({"kind": "linear"}, 64, 256),
+        ({"kind": "swiglu"}, 4096, 10928),  # 8/3 * 4096 = 10922.67, up to a multiple of 8
+        ({"kind": "swiglu"}, 768, 2048),
+        ({"kind": "swiglu", "expansion": 3.25}, 16384, 53248),
+        ({"kind": "swiglu", "hidden": 7}, 64, 7),
+        ({"kind": "relu", "expansion": 2}, 64, 128),
+        ({"kind": "moe", "experts": 4, "top_k": 1}, 64, 256),
+        ({"kind": "moe", "experts": 4, "top_k": 1, "activation": "swiglu"}, 768, 2048),
+        ({"kind": "none"}, 64, 0),
+    ],
+)
+def test_hidden_width_is_given_or_a_multiple_or_the_default(ffn: dict[str, Any], width: int, hidden: int) -> None:
+    assert hidden_width(declare(ffn=ffn, width=width)) == hidden
+
+
+def test_head_layout_says_how_the_width_is_divided() -> None:
+    assert head_layout(declare()) == HeadLayout(4, 4, 16)
+    assert head_layout(declare(attention={"kind": "single_head"})) == HeadLayout(1, 1, 64)
+    assert head_layout(declare(attention={"kind": "grouped", "kv_heads": 2})) == HeadLayout(4, 2, 16)
+    assert head_layout(declare(attention={"kind": "none"})) is None
+
+
+def test_only_attention_without_a_mask_is_not_causal() -> None:
+    assert declare().causal
+    assert declare(attention={"kind": "none"}).causal
+    assert not declare(attention={"kind": "multi_head", "causal": False}).causal
+    assert not declare(attention={"kind": "grouped", "kv_heads": 1, "causal": False}).causal

@@ -1,0 +1,162 @@
+"""Studies: what is refused, with what words, and what they expand to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from knockout import project
+from knockout.declare.architecture import Architecture
+from knockout.declare.expand import Plan, expand, plan_text
+from knockout.declare.load import Overrides, load_study
+from knockout.declare.recipe import Recipe
+from knockout.declare.study_schema import study_schema
+from knockout.errors import DeclarationError, InputError
+
+STUDY = """\
+study: trial
+question: Does it matter?
+corpus: python-source
+size: pico
+baseline: {depth: 4}
+variants:
+  no-residual: {residual: {kind: none}}
+seeds: 2
+claims:
+  - id: T1
+    says: It matters
+    expect: {variant: no-residual, is: worse, than: baseline, by: 0.5}
+"""
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def plan_of(text: str, tmp_path: Path, **overrides: object) -> Plan:
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    return expand(load_study(path, overrides=Overrides(**overrides)))  # type: ignore[arg-type]
+
+
+def problems_of(text: str, tmp_path: Path) -> list[str]:
+    with pytest.raises(DeclarationError) as caught:
+        plan_of(text, tmp_path)
+    return [f"{p.line}: {p.path}: {p.message}" for p in caught.value.problems]
+
+
+def test_a_study_expands_to_every_cell_with_every_seed(tmp_path: Path):
+    plan = plan_of(STUDY, tmp_path)
+    assert [run.name for run in plan.runs] == [
+        "baseline · pico · s0",
+        "no-residual · pico · s0",
+        "baseline · pico · s1",
+        "no-residual · pico · s1",
+    ]
+    assert {cell.architecture.depth for cell in plan.cells} == {4}
+    assert plan.cells[1].architecture.residual.kind == "none"
+
+
+def test_expansion_is_pure(tmp_path: Path):
+    path = tmp_path / "study.yaml"
+    path.write_text(STUDY)
+    loaded = load_study(path)
+    assert expand(loaded) == expand(loaded)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("seeds: 2", "seed: 2", "8: seed: unknown key"),
+        ("seeds: 2", "seeds: 0", "8: seeds: 0 should be greater than or equal to 1"),
+        ("seeds: 2", "seeds: '2'", "8: seeds: '2' should be a valid integer"),
+        ("size: pico", "size: picco", "4: size: no size 'picco' in ablations/sizes/"),
+        ("corpus: python-source", "corpus: python", "3: corpus: no corpus 'python' in data/"),
+        ("{depth: 4}", "{dept: 4}", "5: dept: no such setting"),
+        ("{depth: 4}", "{depth: -1}", "5: depth: -1 should be greater than or equal to 0"),
+        ("{depth: 4}", "{heads: 7}", "5: heads: 7"),
+        ("{depth: 4}", "{ffn.hidden: 8, ffn.expansion: 2.0}", "5: ffn"),
+        ("{depth: 4}", "{tokens: 100}", "5: tokens: 100 tokens are less than one step of batch 8 × context 128"),
+        ("{kind: none}", "{kind: non}", "7: residual: 'non' is not a residual (plain, none); did you mean 'none'?"),
+        ("{kind: none}", "{kind: none, alpha: 2}", "7: residual.alpha: unknown key; allowed are kind"),
+        ("than: baseline", "than: basline", "12: claims.0.expect.than: 'basline' is not a variant of this study"),
+        ("is: worse", "is: wors", "12: claims.0.expect: 'wors' is not an expect"),
+        ("no-residual: {", "baseline: {", "'baseline' is the baseline's own name"),
+        ("size: pico", "", "1: size: null: give either `size` or `sizes`"),
+        ("question: Does it matter?", "", "1: question: this key is required and missing"),
+        ("study: trial", "study: ../trial", "1: study: '../trial' must be lower-case letters"),
+    ],
+)
+def test_each_mistake_gives_one_message_at_its_line(old: str, new: str, problem: str, tmp_path: Path):
+    found = problems_of(STUDY.replace(old, new), tmp_path)
+    assert any(problem in text for text in found), found
+
+
+def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path):
+    text = STUDY.replace("{depth: 4}", "{depht: 4, attention.kind: gruoped}").replace("{kind: none}", "{kind: nonee}")
+    found = problems_of(text.replace("than: baseline", "than: basline"), tmp_path)
+    assert [text.split(": ")[1] for text in found] == ["claims.0.expect.than", "depht", "attention", "residual"]
+
+
+def test_a_changed_kind_keeps_what_both_kinds_have(tmp_path: Path):
+    text = STUDY.replace("{depth: 4}", "{norm: {kind: layer, placement: post, eps: 1.0e-6}}")
+    plan = plan_of(text.replace("{residual: {kind: none}}", "{norm.kind: rms}"), tmp_path)
+    norm = plan.cells[1].architecture.norm
+    assert norm.model_dump() == {"kind": "rms", "placement": "post", "eps": 1e-6}
+
+
+def test_two_ways_to_say_a_width_are_one_setting(tmp_path: Path):
+    text = STUDY.replace("{depth: 4}", "{ffn.expansion: 2.0}").replace("{residual: {kind: none}}", "{ffn: {hidden: 128}}")
+    baseline, variant = plan_of(text, tmp_path).cells
+    assert baseline.architecture == variant.architecture
+    assert baseline.architecture.ffn.model_dump() == {"kind": "gelu", "hidden": 128, "expansion": None}
+
+
+def test_changes_from_the_command_line_reach_the_baseline(tmp_path: Path):
+    plan = plan_of(STUDY, tmp_path, size="nano", seeds=1, settings=("depth=8", "norm.placement=post"))
+    assert [(cell.size, cell.architecture.depth, cell.architecture.norm.placement) for cell in plan.cells] == [  # type: ignore[union-attr]
+        ("nano", 8, "post"),
+        ("nano", 8, "post"),
+    ]
+    assert len(plan.runs) == 2
+
+
+def test_a_change_without_an_equals_sign_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="write it as path=value"):
+        plan_of(STUDY, tmp_path, settings=("depth",))
+
+
+@pytest.mark.parametrize(
+    ("vary", "names"),
+    [
+        ("{mode: one-factor, over: {depth: [2, 8], norm.placement: [post]}}", ["depth-2", "depth-8", "norm.placement-post"]),
+        (
+            "{mode: product, over: {depth: [2, 8], residual.kind: [plain, none]}}",
+            ["depth-2+residual-plain", "depth-2+residual-none", "depth-8+residual-plain", "depth-8+residual-none"],
+        ),
+        (
+            "{mode: leave-one-out, over: {residual.kind: none, norm.kind: none, ffn.kind: none},"
+            " groups: {block: [norm.kind, ffn.kind]}}",
+            ["no-block", "no-residual"],
+        ),
+    ],
+)
+def test_variants_by_rule(vary: str, names: list[str], tmp_path: Path):
+    text = STUDY.split("variants:")[0] + f"vary: {vary}\nseeds: 1\n"
+    assert [cell.variant for cell in plan_of(text, tmp_path).cells] == ["baseline", *names]
+
+
+def test_names_of_architecture_and_recipe_settings_never_collide():
+    assert not set(Architecture.model_fields) & set(Recipe.model_fields)
+
+
+def test_the_schema_knows_settings_in_patches():
+    schema = study_schema()
+    assert {"depth", "residual", "learning_rate"} <= set(schema["$defs"]["Patch"]["properties"])
+    assert json.loads(json.dumps(schema)) == schema
+
+
+@pytest.mark.parametrize("name", project.names("ablations"))
+def test_each_shipped_plan_is_the_reviewed_one(name: str):
+    plan = expand(load_study(project.root() / "ablations" / f"{name}.yaml"))
+    reviewed = GOLDEN / f"{name}.txt"
+    assert plan_text(plan) + "\n" == reviewed.read_text(), f"if it is meant: knockout plan {name} --resolved > {reviewed}"

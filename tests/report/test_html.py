@@ -1,0 +1,166 @@
+"""The page: nothing unescaped, nothing loaded, nothing hidden, the same bytes for the same facts."""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knockout.judge import RunRecord
+from knockout.report.dashboard import Dashboard, load_dashboard
+from knockout.report.forest import forest
+from knockout.report.html import render_html, write_html
+from knockout.report.words import duration, effect, mean_sd, ratio
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(report_facts: dict[str, Any]) -> str:
+    return render_html(report_facts)
+
+
+def test_facts_are_plain_json(report_facts: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report_facts, allow_nan=False)) == report_facts
+
+
+def test_every_text_is_escaped(page: str) -> None:
+    reader = Reader(page)
+    assert "script" not in reader.tags
+    assert "b" in reader.tags
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; residuals?" in page
+    assert "<memory>" not in page
+    assert "question: &lt;b&gt;bold&lt;/b&gt;" in page
+
+
+def test_the_page_loads_nothing(page: str) -> None:
+    reader = Reader(page)
+    assert not {"script", "link", "img", "iframe", "object"} & set(reader.tags)
+    assert all(name not in ("src", "srcset") for name, _ in reader.attributes)
+    assert all((value or "").startswith("#") for name, value in reader.attributes if name == "href")
+    assert not re.search(r"https?://|@import|url\((?!#)", page)
+
+
+def test_names_inside_the_pictures_are_unique_to_each(page: str) -> None:
+    ids = [value for name, value in Reader(page).attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_diverged_or_failed_is_shown(page: str) -> None:
+    text = " ".join(Reader(page).text)
+    assert "s0, s1, s2 diverged at step 30" in text
+    assert "s2 failed at step 12: out of <memory>" in text
+    assert "0 of 3" in text
+
+
+def test_the_page_holds_every_part_in_order(page: str) -> None:
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings == [
+        "Verdicts",
+        "Final metrics",
+        "Charts",
+        "What it cost",
+        "What differs",
+        "How to reproduce it",
+    ]
+    for outcome in ("supported", "refuted", "inconclusive", "not run"):
+        assert f">{outcome}</span>" in page
+    for text in ("knockout run mask-and-residual --size nano --seeds 3", "sha256:0123abcd", "residual.kind: none"):
+        assert text in page
+
+
+def test_the_shipped_charts_are_all_drawn_in_their_order(report_facts: dict[str, Any], page: str) -> None:
+    titles = [chart.title for chart in load_dashboard().charts]
+    assert [chart["title"] for chart in report_facts["charts"]] == titles
+    assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page) == titles
+    assert page.count("unigram floor") == 3
+
+
+def test_generation_loss_is_charted_only_when_a_model_sees_the_future(records: list[RunRecord], make_report: Any) -> None:
+    causal = [run for run in records if run.causal]
+    titles = [chart["title"] for chart in make_report(causal)["charts"]]
+    assert "Validation loss" in titles
+    assert "Generation loss" not in titles
+
+
+def test_the_same_facts_give_the_same_bytes_from_any_thread(report_facts: dict[str, Any], page: str) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        assert set(pool.map(render_html, [report_facts] * 3)) == {page}
+
+
+def test_a_report_replaces_the_one_before_and_leaves_no_scraps(report_facts: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    first = write_html(report_facts, folder=folder)
+    assert write_html(report_facts, folder=folder) == first
+    assert [path.name for path in folder.iterdir()] == ["report.html"]
+
+
+def test_a_report_that_cannot_be_drawn_leaves_the_old_one(report_facts: dict[str, Any], tmp_path: Path) -> None:
+    path = write_html(report_facts, folder=tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="kind 'pie'"):
+        write_html({**report_facts, "charts": [{**report_facts["charts"][0], "kind": "pie"}]}, folder=tmp_path)
+    assert path.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_study_without_runs_still_has_a_page(make_report: Any) -> None:
+    page = render_html(make_report([]))
+    assert "no run of no-mask" in page
+
+
+def test_a_chart_of_unknown_kind_is_refused_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "report.yaml"
+    path.write_text("charts:\n  - kind: pie\n    title: Pie\n")
+    with pytest.raises(Exception, match=r"report.yaml:2.*pie.*curves"):
+        load_dashboard(path)
+
+
+def test_a_new_chart_is_one_entry(records: list[RunRecord], make_report: Any) -> None:
+    entry = {"kind": "curves", "title": "Gradient norm", "metric": "gradient_norm", "scale": "log"}
+    made = make_report(records, dashboard=Dashboard.model_validate({"charts": [entry]}))
+    assert "<h3>Gradient norm</h3>" in render_html(made)
+
+
+def test_a_forest_row_keeps_the_order_of_its_numbers() -> None:
+    verdict = {
+        "relation": "worse",
+        "threshold": 1.0,
+        "effect": 5.9,
+        "interval": {"low": 5.2, "high": 6.6, "level": 0.95},
+    }
+    drawn = forest([verdict, {**verdict, "interval": None}])
+    row = drawn["rows"][0]
+    assert 50 < row["edges"][0] < row["low"] < row["effect"] < row["high"] <= 100
+    assert drawn["rows"][1] is None
+    assert [tick["label"] for tick in drawn["ticks"]] == ["−1", "−0.1", "0", "0.1", "1"]
+
+
+def test_numbers_are_written_for_readers() -> None:
+    interval = {"low": -0.5, "high": 0.1, "level": 0.95}
+    assert effect({"effect": -0.2, "interval": interval, "relation": "worse"}) == "−0.200 [−0.500, 0.100]"
+    assert effect({"effect": None, "interval": None, "relation": "worse"}) == "–"
+    assert mean_sd({"mean": 3.3, "sd": None}) == "3.300"
+    assert (duration(61), duration(7260), duration(None)) == ("1 min 01 s", "2 h 01 min", "–")
+    assert (ratio(1.0), ratio(1.25), ratio(None)) == ("same", "+25 %", "–")
