@@ -46,7 +46,8 @@ def submit(road: Road) -> Concluding:
     # Threads only wait here: each run trains in a process of its own, one for each slot.
     runner = ThreadPoolTaskRunner(max_workers=road.num_slots + 1)
 
-    @flow(name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
+    @flow(  # type: ignore[call-overload]  # the runner is generic in a result type that Prefect leaves open
+        name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
     def study(study: str, submission: str) -> str:
         runs = prepare_corpus(road)
         _train_all(road, runs)

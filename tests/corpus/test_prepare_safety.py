@@ -5,12 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knockout.corpus.manifest import read_manifest
-from knockout.corpus.prepare import prepare
+from knockout.corpus.prepare import find, prepare
 from knockout.corpus.reading import open_split
 from knockout.corpus.shards import write_shard
 from knockout.errors import CorpusError, WorkspaceError
@@ -162,3 +163,11 @@ def test_a_place_that_cannot_be_written_is_named(declare, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match="file: a corpus cannot be written there"):
         prepare(declare(), vocabulary=300, folder=tmp_path / "file", base=tmp_path)
+
+
+def test_a_corpus_is_found_only_once_it_is_prepared_and_finding_prepares_nothing(declare, tmp_path):
+    assert find(declare(), vocabulary=300, folder=tmp_path / "corpora", base=tmp_path) is None
+    assert not (tmp_path / "corpora").exists()
+    prepared = prepare(declare(), vocabulary=300, folder=tmp_path / "corpora", base=tmp_path)
+    found = find(declare(), vocabulary=300, folder=tmp_path / "corpora", base=tmp_path)
+    assert found == replace(prepared, reused=True)

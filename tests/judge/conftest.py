@@ -87,7 +87,7 @@ def judge() -> Judge:
             decide=Decide(alpha=alpha, metric=metric),
             competence=competence or Competence(),
             records=records,
-            floors=floors,
+            floors=dict.fromkeys(sizes, floors),
             future_leak=leak or {},
             sizes=sizes,
         )

@@ -168,7 +168,7 @@ def judged(records: list[RunRecord], *, sizes: list[str]) -> Judgement:
         decide=Decide(),
         competence=Competence(),
         records=records,
-        floors=FLOORS,
+        floors=dict.fromkeys(sizes, FLOORS),
         future_leak={("no-mask", size): 0.14 for size in sizes},
         sizes=sizes,
     )
@@ -181,7 +181,7 @@ def make_facts(
         study,
         records=records,
         judgement=judged(records, sizes=study["sizes"]),
-        floors=FLOORS,
+        floors=dict.fromkeys(study["sizes"], FLOORS),
         manifest_digest="sha256:0123abcd",
         versions={"knockout": "0.1.0", "torch": "2.13"},
         machine={"cpu": "2 cores", "memory": "8 GB"},

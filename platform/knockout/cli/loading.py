@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from knockout import project
 from knockout.declare.architecture import Architecture
+from knockout.declare.claim import BASELINE
 from knockout.declare.expand import expand
 from knockout.declare.load import Loaded, Overrides, find_study, load_preset, load_size, load_study, validate
 from knockout.declare.problems import nearest
 from knockout.declare.settings import defaults
-from knockout.declare.study import BASELINE
 from knockout.errors import InputError
 
 

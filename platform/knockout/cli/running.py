@@ -49,7 +49,7 @@ def report(
     from knockout.cli.loading import study_name
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
-    from knockout.report import write_html
+    from knockout.report.html import write_html
 
     place = open_workspace(workspace)
     ledger = Ledger(place)

@@ -35,8 +35,8 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     finally:
         if server is not None:
             server.stop()
-    console.print(metric_table(concluding.facts))
-    console.print(verdict_table(concluding.facts))
+    console.print(metric_table(concluding.records, console=console))
+    console.print(verdict_table(concluding.judgement.verdicts, console=console))
     _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow)
     return 0 if concluding.state == "done" else 1
 

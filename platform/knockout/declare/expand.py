@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from knockout.declare.architecture import Architecture
+from knockout.declare.claim import BASELINE
 from knockout.declare.corpus import Corpus
 from knockout.declare.document import Document
 from knockout.declare.load import Loaded
 from knockout.declare.problems import not_among
 from knockout.declare.recipe import Recipe
 from knockout.declare.settings import Settings, defaults
-from knockout.declare.study import BASELINE, LeaveOneOut, OneFactor, Product, Study
+from knockout.declare.study import LeaveOneOut, OneFactor, Product, Study
 from knockout.errors import DeclarationError, Problem
 
 

@@ -69,17 +69,19 @@ def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) ->
             path.append(step)
             here = here[step] if step < len(here) else None
         else:
-            owners = tuple(owner for owner in owners if tag(owner) == step) or owners
+            owners = tuple(owner for owner in owners if step in _tags(owner)) or owners
     return tuple(path), owners
 
 
 def tag(model: type[BaseModel]) -> object:
-    """The value of the key that discriminates a union's member."""
-    for name in ("kind", "mode", "relation"):
-        if name in model.model_fields:
-            allowed = get_args(model.model_fields[name].annotation)
-            return allowed[0] if len(allowed) == 1 else None
-    return None
+    """The one value of the key that discriminates a union's member; None when it has none, or several."""
+    values = _tags(model)
+    return values[0] if len(values) == 1 else None
+
+
+def _tags(model: type[BaseModel]) -> tuple[object, ...]:
+    found = [name for name in ("kind", "mode", "relation") if name in model.model_fields]
+    return get_args(model.model_fields[found[0]].annotation) if found else ()
 
 
 def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel], ...]) -> str:

@@ -121,7 +121,7 @@ def _lay(
 def _sets(patch: Document, *, path: str) -> bool:
     """Whether the patch itself sets what stands at a dotted path."""
     slot, _, name = path.partition(".")
-    return path in patch.data or isinstance(patch.data.get(slot), dict) and name in patch.data[slot]
+    return path in patch.data or (isinstance(patch.data.get(slot), dict) and name in patch.data[slot])
 
 
 def _mark(marks: dict[Path_, Mark], here: Path_, mark: Mark) -> None:

@@ -7,12 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
-from knockout.declare.claim import Claim, Competence, Decide
+from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 
 Patch = dict[str, Any]
 """Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
-
-BASELINE = "baseline"
 
 
 class Source(Declaration):

@@ -28,19 +28,21 @@ def decide(
     decide: Decide,
     competence: Competence,
     records: Sequence[RunRecord],
-    floors: Mapping[str, float],
+    floors: Mapping[str, Mapping[str, float]],
     future_leak: Mapping[tuple[str, str], float],
     sizes: Sequence[str],
 ) -> Judgement:
     """Decide every claim at every size.
 
-    `floors` holds the corpus' cross-entropies by name (unigram, bigram), nats per token. `future_leak`
+    `floors` holds, for each size, the corpus' cross-entropies by name (unigram, bigram), nats per token. `future_leak`
     holds, for each (variant, size), the largest change of an earlier output when later tokens change.
     `sizes` runs from small to large. A comparison is two one-sided tests at alpha / 2 against the claim's
     threshold; p-values are Holm-adjusted over the statistical claims of a size. Verdicts come claim by
     claim, each at all sizes.
     """
-    gates = {size: competence_at(size, competence=competence, records=records, floors=floors) for size in sizes}
+    gates = {
+        size: competence_at(size, competence=competence, records=records, floors=floors.get(size, {})) for size in sizes
+    }
     statistical = [claim for claim in claims if not isinstance(claim.expect, Causality)]
     found: dict[tuple[str, str], Verdict] = {}
     for size, gate in gates.items():

@@ -20,7 +20,7 @@ class RunRecord:
     """One run: what it is, how it ended, what it measured and what it cost.
 
     `metrics` holds final values: train_loss, val_loss, generation_loss in nats per token, bits_per_byte;
-    generation_loss only for a model that sees the future. `flops` counts the whole run. `parameters` counts
+    generation_loss at least for a model that sees the future. `flops` counts the whole run. `parameters` counts
     by part, with `total`.
     """
 
@@ -51,14 +51,16 @@ def final_value(record: RunRecord, *, metric: str) -> float | None:
     """A result's final value; infinity for a diverged run or one that is not finite, None where there is
     none.
 
-    For a causal model the loss of each token from its prefix alone is val_loss itself.
+    For a causal model the loss of each token from its prefix alone is what val_loss measures; it stands in where the
+    run recorded no generation_loss of its own, which is taken over fewer tokens.
     """
     if record.state not in RESULTS:
         return None
     if record.state == "diverged":
         return math.inf
-    name = "val_loss" if metric == "generation_loss" and record.causal else metric
-    value = record.metrics.get(name)
+    value = record.metrics.get(metric)
+    if value is None and metric == "generation_loss" and record.causal:
+        value = record.metrics.get("val_loss")
     if value is None:
         return None
     return value if math.isfinite(value) else math.inf

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sql
+from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine, Row
+from sqlalchemy.exc import OperationalError
 
 from knockout.errors import InputError, WorkspaceError
 from knockout.ledger.process import Owner
@@ -326,14 +328,14 @@ class Ledger:
         try:
             with self.engine.begin() as connection:
                 yield connection
-        except sql.exc.OperationalError as error:
+        except OperationalError as error:
             raise WorkspaceError(f"the ledger {self.workspace.ledger} cannot be written: {error.orig}") from None
 
 
 def _engine(workspace: Workspace) -> Engine:
     engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
 
-    @sql.event.listens_for(engine, "connect")
+    @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")

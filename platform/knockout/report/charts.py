@@ -29,7 +29,9 @@ _UNITS = {
 }
 
 
-def tabulate(chart: Chart, *, records: Sequence[RunRecord], floors: Mapping[str, float]) -> dict[str, Any] | None:
+def tabulate(
+    chart: Chart, *, records: Sequence[RunRecord], floors: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any] | None:
     """A chart's facts as plain data: what is declared, and the table to draw; None when there is nothing to
     draw.
     """
@@ -40,7 +42,8 @@ def tabulate(chart: Chart, *, records: Sequence[RunRecord], floors: Mapping[str,
                 return None
             table = figures.loss_curve(records, metric=chart.metric, points=chart.points)
             marks = figures.divergences(records).select("size", "variant", "tokens")
-            facts |= {"floors": dict(floors) if chart.floors else {}, "marks": marks.to_dict(as_series=False)}
+            drawn = {size: dict(by_name) for size, by_name in floors.items()} if chart.floors else {}
+            facts |= {"floors": drawn, "marks": marks.to_dict(as_series=False)}
         case Layers():
             table = figures.gradient_by_layer(records, metric=chart.metric)
         case ParameterSplit():

@@ -27,7 +27,7 @@ def facts(
     *,
     records: Sequence[RunRecord],
     judgement: Judgement,
-    floors: Mapping[str, float],
+    floors: Mapping[str, Mapping[str, float]],
     manifest_digest: str,
     versions: Mapping[str, str],
     machine: Mapping[str, Any],
@@ -38,7 +38,7 @@ def facts(
     """Gather a report's facts.
 
     `study` holds name, question, source {document, section} or None, corpus, sizes, seeds, decide,
-    declaration (the YAML text) and patches (variant -> patch). `floors` are the corpus' cross-entropies in
+    declaration (the YAML text) and patches (variant -> patch). `floors` are, for each size, the corpus' cross-entropies in
     nats per token. `seconds` holds the submission's total and training time. `command` makes the same study
     again. `dashboard` defaults to the declared one. Raises what `load_dashboard` raises.
     """

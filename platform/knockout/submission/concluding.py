@@ -13,9 +13,9 @@ from typing import Any
 from knockout import __version__
 from knockout.account import count
 from knockout.corpus.prepare import Prepared
-from knockout.declare.claim import Causality
+from knockout.declare.claim import BASELINE, Causality
 from knockout.declare.expand import Cell, Plan
-from knockout.judge import RunRecord, decide
+from knockout.judge import Judgement, RunRecord, decide
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.report.facts import facts
 from knockout.report.html import write_html
@@ -30,6 +30,8 @@ class Concluding:
 
     state: str
     reason: str | None
+    records: tuple[RunRecord, ...]
+    judgement: Judgement
     facts: dict[str, Any]
     report: Path
 
@@ -55,7 +57,7 @@ def conclude(
         records=records,
         floors=floors,
         future_leak=_future_leak(plan),
-        sizes=study.size_names,
+        sizes=_by_growth(plan),
     )
     trained = sum(record.seconds for record in records if not record.reused)
     said = facts(
@@ -72,7 +74,7 @@ def conclude(
     report = write_html(said, folder=ledger.workspace.report(study.study))
     missing = [record for record in records if record.state not in ("done", "diverged")]
     reason = f"{missing[0].label}: {missing[0].state}: {missing[0].reason}" if missing else None
-    return Concluding("failed" if missing else "done", reason, said, report)
+    return Concluding("failed" if missing else "done", reason, tuple(records), judgement, said, report)
 
 
 def _record(run: BoundRun, *, ended: LedgerRun, reused: bool, ledger: Ledger) -> RunRecord:
@@ -113,6 +115,12 @@ def _future_leak(plan: Plan) -> dict[tuple[str, str], float]:
 
     cells: list[Cell] = [cell for cell in plan.cells if cell.variant in asked]
     return {(cell.variant, cell.size): future_leak(cell.architecture, seed=0) for cell in cells}
+
+
+def _by_growth(plan: Plan) -> list[str]:
+    """The plan's sizes, from the smallest baseline to the largest."""
+    totals = {cell.size: count(cell.architecture).parameters.total for cell in plan.cells if cell.variant == BASELINE}
+    return sorted(totals, key=lambda size: totals[size])
 
 
 def _study(plan: Plan) -> dict[str, Any]:

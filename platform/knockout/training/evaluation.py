@@ -18,7 +18,7 @@ from knockout.corpus.reading import Split
 
 WINDOWS_AT_ONCE = 32
 GENERATION_WINDOWS = 16
-"""Windows, from the first, on which generation_loss is measured."""
+"""Windows on which generation_loss is measured: a prefix for each of their tokens is run by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,8 @@ class Exam:
     """The evaluation windows of a corpus for one context, in memory, a few at a time."""
 
     batches_BT: tuple[Tensor, ...]
+    few_BT: Tensor
+    """The windows on which generation_loss is measured, spread evenly over the exam."""
     num_tokens: int
     num_bytes: int
 
@@ -34,7 +36,9 @@ class Exam:
         """The exam of a corpus' evaluation split: windows of context + 1 tokens."""
         rows = evaluation_batches(split, context=context, batch=WINDOWS_AT_ONCE)
         batches = tuple(torch.from_numpy(row).to(device) for row in rows)
-        return cls(batches, evaluation_tokens(split.manifest), evaluation_bytes(split.manifest))
+        whole_BT = torch.cat([rows_BT for rows_BT in batches if rows_BT.shape[1] == context + 1])
+        few_BT = whole_BT[:: max(1, len(whole_BT) // GENERATION_WINDOWS)][:GENERATION_WINDOWS]
+        return cls(batches, few_BT, evaluation_tokens(split.manifest), evaluation_bytes(split.manifest))
 
 
 @torch.no_grad()
@@ -48,8 +52,7 @@ def evaluate(network: nn.Module, *, exam: Exam, causal: bool) -> dict[str, float
     network.eval()
     try:
         losses = [_losses(network, rows_BT) for rows_BT in exam.batches_BT]
-        few_BT = exam.batches_BT[0][:GENERATION_WINDOWS]
-        alone_BT = losses[0][:GENERATION_WINDOWS] if causal else _prefix_losses(network, windows_BT=few_BT)
+        alone_BT = _losses(network, exam.few_BT) if causal else _prefix_losses(network, windows_BT=exam.few_BT)
     finally:
         network.train(training)
     total = sum(loss_BT.double().sum().item() for loss_BT in losses)

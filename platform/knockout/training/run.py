@@ -133,7 +133,11 @@ def _seal(
 
 
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "torch": torch.__version__, "pytorch-lightning": metadata.version("pytorch-lightning")}
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "pytorch-lightning": metadata.version("pytorch-lightning"),
+    }
 
 
 def _quiet_lightning() -> None:
