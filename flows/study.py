@@ -7,6 +7,7 @@ owed has a result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -44,10 +45,9 @@ def submit(road: Road) -> Concluding:
         KnockoutError: what a step of the road raises; the flow run has failed then.
     """
     # Threads only wait here: each run trains in a process of its own, one for each slot.
-    runner = ThreadPoolTaskRunner(max_workers=road.num_slots + 1)
+    runner: Any = ThreadPoolTaskRunner(max_workers=road.num_slots + 1)  # generic in a type that Prefect leaves open
 
-    @flow(  # type: ignore[call-overload]  # the runner is generic in a result type that Prefect leaves open
-        name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
+    @flow(name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
     def study(study: str, submission: str) -> str:
         runs = prepare_corpus(road)
         _train_all(road, runs)

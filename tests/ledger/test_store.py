@@ -130,7 +130,12 @@ def test_six_processes_on_a_new_workspace_claim_each_run_once(tmp_path: Path):
 
 
 def test_an_owner_is_dead_once_its_process_is(ledger: Ledger):
-    code = "import time; from knockout.ledger.process import this_process as t; o=t(); print(o.pid, o.started, flush=True); time.sleep(60)"
+    code = """if True:
+        import time
+        from knockout.ledger.process import this_process
+        me = this_process()
+        print(me.pid, me.started, flush=True)
+        time.sleep(60)"""
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         pid, started = process.stdout.readline().split()

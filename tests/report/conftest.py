@@ -58,7 +58,9 @@ def metric_rows(story: Story, *, steps: int, every: int, depth: int, seed: int) 
         yield step, "gradient_norm", 0.5
         if step % every == 0 or step == 1:
             yield step, "val_loss", curve(story.val + shift, step, steps)
-            if story.generation is not None:
+            if story.generation is None:
+                yield step, "generation_loss", curve(story.val + shift, step, steps) - 0.1
+            else:
                 yield step, "generation_loss", 6.24 + (story.generation - 6.24) * step / steps + shift
             for block in range(depth):
                 depth_left = depth - 1 - block

@@ -64,7 +64,7 @@ def until(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
 def runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from knockout.errors import ServiceError
-from knockout.services import borrowed, down, status, up
+from knockout.services import begin, borrowed, down, status, up
 from knockout.services.catalog import MLFLOW, PREFECT, SERVERS, Server
+from knockout.services.locks import locked, store_lock
 from knockout.services.processes import Process, free_port, identify, is_alive, marked
 from knockout.services.servers import mark
 
@@ -148,6 +149,17 @@ def test_a_borrowed_server_is_stopped_at_the_end_of_the_block(tmp_path: Path) ->
     with pytest.raises(OSError, match="refused"):
         get(f"{url}/health")
     assert not list((tmp_path / "services").glob("*.log"))
+
+
+def test_a_start_that_waits_for_another_can_be_called_off(tmp_path: Path) -> None:
+    with locked(store_lock(tmp_path, name="prefect"), timeout_seconds=1):
+        borrowing = begin(tmp_path, name="prefect")
+        borrowing.stop()
+        borrowing.stop()
+        with pytest.raises(ServiceError, match="prefect was stopped before it was ready"):
+            borrowing.wait()
+        with pytest.raises(ServiceError, match=r"store\.lock: another process has held this lock"):
+            locked(store_lock(tmp_path, name="prefect"), timeout_seconds=0.1).__enter__()
 
 
 @pytest.mark.usefixtures("fake_servers")

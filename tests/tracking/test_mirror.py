@@ -220,8 +220,8 @@ def test_verdicts_are_a_table_and_tags_however_often_they_are_written(
     mirror: Mirror, client: MlflowClient, tmp_path: Path
 ) -> None:
     verdicts = [
-        {"claim": "T7.1-residual", "verdict": "supported", "effect": 1.9, "low": 1.7, "high": 2.1},
-        {"claim": "control", "verdict": "inconclusive", "seeds_needed": 4},
+        {"claim": "T7.1-residual", "size": "nano", "outcome": "supported", "effect": 1.9, "low": 1.7, "high": 2.1},
+        {"claim": "control", "outcome": "inconclusive", "seeds_needed": 4},
     ]
     (tmp_path / "report.html").write_text("<h1>residual</h1>")
     parent = submit(mirror)
@@ -230,11 +230,11 @@ def test_verdicts_are_a_table_and_tags_however_often_they_are_written(
 
     run = client.get_run(parent)
     assert run.info.status == "FINISHED"
-    assert run.data.tags["knockout.verdict.T7.1-residual"] == "supported"
+    assert run.data.tags["knockout.verdict.T7.1-residual.nano"] == "supported"
     assert run.data.tags["knockout.verdict.control"] == "inconclusive"
     table = json.loads(artifact(client, run, "verdicts.json"))
-    assert table["columns"] == ["claim", "verdict", "effect", "low", "high", "seeds_needed"]
-    assert table["data"][1] == ["control", "inconclusive", None, None, None, 4]
+    assert table["columns"] == ["claim", "size", "outcome", "effect", "low", "high", "seeds_needed"]
+    assert table["data"][1] == ["control", None, "inconclusive", None, None, None, 4]
     assert len(json.loads(run.data.tags["mlflow.loggedArtifacts"])) == 1
     assert artifact(client, run, "report.html") == "<h1>residual</h1>"
 

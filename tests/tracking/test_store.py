@@ -12,7 +12,7 @@ import pytest
 
 from knockout.errors import WorkspaceError
 from knockout.tracking.mirror import Mirror
-from knockout.tracking.store import folder, prepare
+from knockout.tracking.store import folder, import_mlflow, prepare
 
 PREPARE = "import sys; from pathlib import Path; from knockout.tracking import prepare; prepare(Path(sys.argv[1]))"
 
@@ -39,16 +39,45 @@ def test_a_prepared_store_costs_no_import(workspace: Path) -> None:
     assert done.stdout.strip() == f"sqlite:///{workspace.resolve()}/mlflow/mlflow.db"
 
 
-def test_a_store_of_another_version_is_copied_aside_and_upgraded(workspace: Path) -> None:
-    mirror = Mirror(workspace)
-    mirror.open_submission("kept", submission="one", tags={}, params={}, artifacts={})
-    (folder(workspace) / "prepared").write_text("3.5.0\n")
+def make_older_store(database: Path) -> None:
+    """A store as it was before MLflow's newest migration, with one run."""
+    import_mlflow()
+    from alembic import command
+    from alembic.script import ScriptDirectory
+    from mlflow.store.db.utils import _get_alembic_config, create_sqlalchemy_engine_with_retry
+    from mlflow.store.tracking.dbmodels.initial_models import Base
 
+    uri = f"sqlite:///{database}"
+    engine = create_sqlalchemy_engine_with_retry(uri)
+    Base.metadata.create_all(engine)
+    configuration = _get_alembic_config(uri)
+    scripts = ScriptDirectory.from_config(configuration)
+    command.upgrade(configuration, str(scripts.get_revision("head").down_revision))
+    engine.dispose()
+
+
+def schema_version(database: Path) -> str:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+
+
+def test_a_store_of_an_older_mlflow_is_copied_aside_and_upgraded(tmp_path: Path, prepared_store: Path) -> None:
+    place = folder(tmp_path)
+    place.mkdir()
+    make_older_store(place / "mlflow.db")
+    older = schema_version(place / "mlflow.db")
+
+    prepare(tmp_path)
+    (copy,) = place.glob("mlflow.db.before-*")
+    assert schema_version(copy) == older
+    assert schema_version(place / "mlflow.db") == schema_version(prepared_store / "mlflow.db") != older
+    Mirror(tmp_path).open_submission("after", submission="one", tags={}, params={}, artifacts={})
+
+
+def test_a_store_that_the_server_made_is_taken_as_it_is(workspace: Path) -> None:
+    (folder(workspace) / "prepared").unlink()
     prepare(workspace)
-    (copy,) = folder(workspace).glob("mlflow.db.before-*")
-    for database in (copy, folder(workspace) / "mlflow.db"):
-        with closing(sqlite3.connect(database)) as connection:
-            assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    assert list(folder(workspace).glob("mlflow.db.before-*")) == []
 
 
 def test_a_store_of_a_newer_mlflow_is_refused_in_words(workspace: Path) -> None:

@@ -51,12 +51,21 @@ def canonical(data: Any) -> str:
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Dotted paths whose values differ between two meanings, with both values; None where there is none."""
-    before, after = _flat(old, path=""), _flat(new, path="")
+    before, after = flatten(old), flatten(new)
     return {
         path: (before.get(path), after.get(path))
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     }
+
+
+def flatten(data: dict[str, Any], *, path: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted paths for keys."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        name = f"{path}.{key}" if path else key
+        flat |= flatten(value, path=name) if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _check(data: Any, *, path: str) -> None:
@@ -75,13 +84,3 @@ def _check(data: Any, *, path: str) -> None:
                 _check(value, path=f"{path}[{index}]")
         case _:
             raise TypeError(f"{path or 'the value'}: {data!r} is not plain data")
-
-
-def _flat(data: Any, *, path: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        return {path: data}
-    return {
-        name: leaf
-        for key, value in data.items()
-        for name, leaf in _flat(value, path=f"{path}.{key}" if path else str(key)).items()
-    }

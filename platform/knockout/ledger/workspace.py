@@ -5,7 +5,6 @@ The invariant: everything in it is found by a path relative to it, so a workspac
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import tempfile
@@ -54,7 +53,7 @@ def open_workspace(folder: Path | None = None) -> Workspace:
         for part in (path, path / "corpora", path / "runs", path / "reports"):
             part.mkdir(parents=True, exist_ok=True)
         if not (ignore := path / ".gitignore").exists():
-            write_atomically(ignore, text="*\n")
+            _replace(ignore, content=b"*\n")
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"writable?")
     except OSError as error:
@@ -65,8 +64,23 @@ def open_workspace(folder: Path | None = None) -> Workspace:
 
 
 def write_atomically(path: Path, *, text: str | None = None, data: bytes | None = None) -> None:
-    """Write a whole file or nothing: to a temporary name beside it, synced, then renamed."""
-    content = data if data is not None else (text or "").encode()
+    """Write a whole file or nothing: to a temporary name beside it, synced, then renamed.
+
+    Raises:
+        WorkspaceError: the disk is full, or the folder cannot be written.
+    """
+    try:
+        _replace(path, content=data if data is not None else (text or "").encode())
+    except OSError as error:
+        raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def write_json(path: Path, *, data: Any) -> None:
+    """Write plain data as JSON, atomically."""
+    write_atomically(path, text=json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def _replace(path: Path, *, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -78,13 +92,3 @@ def write_atomically(path: Path, *, text: str | None = None, data: bytes | None 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def write_json(path: Path, *, data: Any) -> None:
-    """Write plain data as JSON, atomically."""
-    write_atomically(path, text=json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def full_disk(error: OSError) -> bool:
-    """Whether the error says that there is no room left."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

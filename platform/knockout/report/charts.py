@@ -38,7 +38,7 @@ def tabulate(
     facts = chart.model_dump()
     match chart:
         case Curves():
-            if chart.only_if_recorded and not any(chart.metric in run.metrics for run in records):
+            if chart.only_if_seeing and all(run.causal for run in records):
                 return None
             table = figures.loss_curve(records, metric=chart.metric, points=chart.points)
             marks = figures.divergences(records).select("size", "variant", "tokens")

@@ -41,8 +41,8 @@ class Curves(_Titled):
     """Vertical axis."""
     points: Positive = 300
     """Longer curves are averaged over this many equal stretches of steps."""
-    only_if_recorded: bool = False
-    """Leave the chart out unless a run recorded this very metric, as only models that see the future do."""
+    only_if_seeing: bool = False
+    """Leave the chart out where no model sees the future."""
 
 
 class ParameterSplit(_Titled):

@@ -56,13 +56,9 @@ def curves_missing(records: Iterable[RunRecord]) -> list[str]:
 def loss_curve(records: Sequence[RunRecord], *, metric: str, points: int | None = None) -> pl.DataFrame:
     """A metric over training: size, variant, step, tokens, mean, low, high, num_seeds.
 
-    With `points`, longer curves are first averaged, run by run, over that many equal stretches of steps. A
-    causal model's generation_loss is its val_loss.
+    With `points`, longer curves are first averaged, run by run, over that many equal stretches of steps.
     """
-    causal = [run for run in records if run.causal]
-    seeing = [run for run in records if not run.causal]
-    name = "val_loss" if metric == "generation_loss" else metric
-    rows = pl.concat([_values(causal, pl.col("metric") == name), _values(seeing, pl.col("metric") == metric)])
+    rows = _values(records, pl.col("metric") == metric)
     thinned = rows if points is None else _stretches(rows, points=points)
     return _over_seeds(thinned, records=records, by=["step", "tokens"])
 

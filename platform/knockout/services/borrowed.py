@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from knockout.errors import ServiceError
@@ -64,22 +65,29 @@ class Borrowing:
             self._guard = None
             owned_log(self._workspace, server=self._server).unlink(missing_ok=True)
 
+    def _is_wanted(self) -> bool:
+        return not self._stopping.is_set()
+
     def _run(self) -> None:
         try:
             self._url.set_result(self._find_or_start())
-        except BaseException as error:  # handed to whoever waits
-            self._url.set_exception(error)
+        except Exception as error:  # handed to whoever waits
+            stopped = ServiceError(f"{self._server.name} was stopped before it was ready")
+            self._url.set_exception(error if self._is_wanted() else stopped)
 
     def _find_or_start(self) -> str:
         found = status_one(self._workspace, server=self._server)
         if found.healthy and found.url is not None:
             return found.url
         lock = store_lock(self._workspace, name=self._server.name)
-        with locked(lock, timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30):
+        with locked(lock, timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30, is_wanted=self._is_wanted):
             found = status_one(self._workspace, server=self._server)  # an `up` may have come first
             if found.healthy and found.url is not None:
                 return found.url
             return self._start()
+
+    def _may_go_on(self, guard: subprocess.Popen[bytes]) -> bool:
+        return guard.poll() is None and self._is_wanted()
 
     def _start(self) -> str:
         deadline = time.monotonic() + HEALTH_TIMEOUT_SECONDS
@@ -87,11 +95,11 @@ class Borrowing:
             start = owned_start(self._workspace, server=self._server)
             guard = launch_owned(start)
             try:
-                alive = lambda: guard.poll() is None and not self._stopping.is_set()  # noqa: B023, E731
+                alive = partial(self._may_go_on, guard)
                 await_health(start, guard=guard.pid, is_alive=alive, deadline=deadline)
             except ServiceError:
                 end_guard(guard)
-                if attempt + 1 < ATTEMPTS and not self._stopping.is_set() and lost_its_port(start.log):
+                if attempt + 1 < ATTEMPTS and self._is_wanted() and lost_its_port(start.log):
                     continue
                 raise
             self._guard = guard

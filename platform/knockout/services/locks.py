@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,12 +21,17 @@ def store_lock(workspace: Path, *, name: str) -> Path:
 
 
 @contextmanager
-def locked(path: Path, *, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock at `path`, waiting up to the timeout for it. Raises ServiceError if it stays taken."""
+def locked(path: Path, *, timeout_seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Hold the lock at `path`, waiting up to the timeout for it.
+
+    Raises ServiceError if it stays taken, or once it is no longer wanted.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_seconds
     with path.open("a") as file:
         while not acquired(file.fileno()):
+            if not is_wanted():
+                raise ServiceError(f"{path}: no longer wanted")
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"{path}: another process has held this lock for {timeout_seconds:.0f} s, starting a "

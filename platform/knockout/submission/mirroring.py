@@ -11,6 +11,7 @@ from typing import Any
 
 from knockout.account import count
 from knockout.declare.expand import Plan
+from knockout.ledger.identity import flatten
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
@@ -57,7 +58,7 @@ class Mirroring:
         """A child run, when the run begins."""
         if self.mirror is None or self.parent is None:
             return
-        cell, recipe = run.cell, run.cell.recipe
+        cell = run.cell
         split = count(cell.architecture).to_dict()["parameters"]
         self.handles[run.identity] = self.mirror.open_run(
             self.parent,
@@ -71,7 +72,7 @@ class Mirroring:
                 "identity": run.identity,
                 "role": run.planned.role,
             },
-            params=_params(run) | {"steps": cell.num_steps, "learning_rate": recipe.learning_rate, "batch": recipe.batch},
+            params=_params(run) | {"steps": cell.num_steps},
             split=split,
             corpus={"name": run.corpus_folder.name, "digest": run.meaning["corpus"]},
             artifacts={"meaning.json": json.dumps(run.meaning, indent=1)},
@@ -124,8 +125,7 @@ def _rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
 
 
 def _params(run: BoundRun) -> dict[str, Any]:
-    """Short scalars that tell runs apart in MLflow's table; the whole declaration is an artifact."""
-    architecture = run.meaning["architecture"]
-    kinds = {slot: value["kind"] for slot, value in architecture.items() if isinstance(value, dict)}
-    plain = {name: value for name, value in architecture.items() if isinstance(value, int | float)}
-    return {**plain, **kinds, "seed": run.planned.seed}
+    """Every setting under its dotted path, the same that a patch would use."""
+    meaning = run.meaning
+    settings = flatten({**meaning["architecture"], **meaning["recipe"], "seed": meaning["seed"]})
+    return {path: value for path, value in settings.items() if value is not None}

@@ -43,7 +43,7 @@ def duration(seconds: float) -> str:
 
 def plan_table(preview: Preview) -> RenderableType:
     """A plan: its cells, and what is to do."""
-    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "tokens", "runs", "reused", "changes")
+    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "runs", "changes")
     for cell in preview.cells:
         table.add_row(
             cell.variant,
@@ -51,9 +51,7 @@ def plan_table(preview: Preview) -> RenderableType:
             _parameters(cell),
             number(cell.flops_per_token),
             f"{cell.steps:,}",
-            number(cell.tokens),
-            str(cell.runs),
-            "?" if cell.reused is None else str(cell.reused),
+            f"{cell.runs} ({cell.reused} done)" if cell.reused else str(cell.runs),
             changes(cell.patch),
         )
     cores = usable_cores()
@@ -144,8 +142,10 @@ def _parameters(cell: CellPreview) -> str:
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    """Only sentences wrap; names and numbers stay whole."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
     for column in columns:
-        right = column in ("parameters", "FLOPs/token", "steps", "tokens", "runs", "reused", "share", "seeds", "")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        right = column in ("parameters", "FLOPs/token", "steps", "tokens", "share", "seeds", "")
+        wraps = column in ("changes", "reason")
+        table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
     return table

@@ -5,6 +5,8 @@ folders.
 """
 
 from knockout.tracking.background import BackgroundMirror, Handle
+from knockout.tracking.mirror import Mirror
+from knockout.tracking.naming import State
 from knockout.tracking.store import prepare, tracking_uri
 
-__all__ = ["BackgroundMirror", "Handle", "prepare", "tracking_uri"]
+__all__ = ["BackgroundMirror", "Handle", "Mirror", "State", "prepare", "tracking_uri"]

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from knockout.errors import InputError
+from knockout.tracking.mirror import Mirror
 from knockout.tracking.naming import State
-
-if TYPE_CHECKING:
-    from knockout.tracking.mirror import Mirror
 
 Handle = Future[str]
 """A run that may not exist yet; later calls take it in the place of the run's id."""
@@ -51,9 +49,9 @@ class BackgroundMirror:
     MLflow is imported in the thread. For any number of calling threads.
     """
 
-    def __init__(self, workspace: Path, *, connect: Callable[[Path], Mirror] | None = None) -> None:
+    def __init__(self, workspace: Path, *, connect: Callable[[Path], Mirror] = Mirror) -> None:
         self._workspace = workspace
-        self._connect = connect or connect_mirror
+        self._connect = connect
         self._jobs: queue.Queue[Job | None] = queue.Queue(MAX_QUEUED)
         self._failed: Counter[tuple[str, str]] = Counter()
         self._abandoned = threading.Event()
@@ -257,13 +255,6 @@ class BackgroundMirror:
             return None
         told = [f"{label}{f' ({n} times)' if n > 1 else ''}: {why}" for (label, why), n in self._failed.items()]
         return "not mirrored to MLflow (the run folders hold it all): " + "; ".join(told)
-
-
-def connect_mirror(workspace: Path) -> Mirror:
-    """Import MLflow and open the store."""
-    from knockout.tracking.mirror import Mirror
-
-    return Mirror(workspace)
 
 
 def run_id_of(run: Handle | str | None) -> str | None:

@@ -140,14 +140,14 @@ class Mirror:
         verdicts: Sequence[Mapping[str, object]],
         report: Path | None,
     ) -> None:
-        """End a submission: verdicts as a table and as tags `knockout.verdict.CLAIM`, the report as an
-        artifact.
+        """End a submission: verdicts as a table and as tags, the report as an artifact.
 
-        A verdict is a row with `claim` (its id) and `verdict`, and whatever else the table shall show.
+        A verdict is a row with `claim` (its id), `outcome`, perhaps `size`, and whatever else the table shall
+        show; its tag is `knockout.verdict.CLAIM` or `knockout.verdict.CLAIM.SIZE`.
         """
         if verdicts:
             write_table(self._client, run_id=parent, name="verdicts.json", rows=verdicts)
-        told = {f"verdict.{row['claim']}": row["verdict"] for row in verdicts if {"claim", "verdict"} <= row.keys()}
+        told = verdict_tags(verdicts)
         self._end(parent, state=state, tags=naming.tags({**told, "state": state}))
         if report is not None:
             write_files(self._client, run_id=parent, artifacts={report.name: report})
@@ -195,3 +195,12 @@ class Mirror:
             diverged = {naming.DIVERGED: f"{row.metric} is {row.value} at step {row.step}"}
             write_tags(self._client, run_id=run_id, tags=diverged)
             state.diverged = True
+
+
+def verdict_tags(verdicts: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """The outcome of every verdict, by claim and, where there is one, size."""
+    return {
+        ".".join(["verdict", *(str(row[key]) for key in ("claim", "size") if row.get(key))]): row["outcome"]
+        for row in verdicts
+        if {"claim", "outcome"} <= row.keys()
+    }

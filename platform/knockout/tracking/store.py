@@ -68,7 +68,7 @@ def migrate(workspace: Path) -> None:
     """Create or upgrade every table, with the lock held. An older store is copied aside first."""
     import_mlflow()
     from mlflow.exceptions import MlflowException
-    from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine_with_retry
+    from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     place, uri = folder(workspace), tracking_uri(workspace)
@@ -76,9 +76,10 @@ def migrate(workspace: Path) -> None:
     has_tables = use_wal(place / "mlflow.db")
     try:
         if has_tables:
-            copy_aside(place)
-            engine = create_sqlalchemy_engine_with_retry(uri)
-            _upgrade_db(engine)
+            engine = utils.create_sqlalchemy_engine_with_retry(uri)
+            if utils._get_schema_version(engine) != utils._get_latest_schema_revision():
+                copy_aside(place)
+                utils._upgrade_db(engine)  # what `mlflow db upgrade` does
             engine.dispose()
         # The constructor creates the tables of an empty database, and the default experiment.
         SqlAlchemyStore(uri, (place / "artifacts").as_uri()).engine.dispose()

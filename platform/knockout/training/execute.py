@@ -20,12 +20,13 @@ from knockout.ledger.store import Ledger, LedgerRun
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
 from knockout.training.result import read_result
-from knockout.training.spec import LOG, Runtime
+from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
 
 HEARTBEAT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 1.0
 STOP_GRACE_SECONDS = 20.0
+DAMAGED = "its files are gone or damaged"
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,15 @@ def execute(
         RunError: the run vanished from the ledger, or its lease was lost to somebody else.
     """
     folder = ledger.workspace.run(identity)
-    while not ledger.claim(identity, owner=owner):
+    while limits.stop.is_set() or not ledger.claim(identity, owner=owner):
         run = _known(ledger, identity)
-        if run.finished:
-            if read_result(folder) is not None:
-                return Execution(run, reused=True)
-            ledger.reopen(identity, reason="its files are gone or damaged")
-        elif limits.stop.wait(WAIT_SECONDS):
+        if run.finished and read_result(folder) is not None:
+            return Execution(run, reused=True)
+        if limits.stop.is_set():
             return Execution(run, reused=False)
-        else:
+        if run.finished:
+            ledger.reopen(identity, reason=DAMAGED)
+        elif not limits.stop.wait(WAIT_SECONDS):
             ledger.reconcile()
     started = time.monotonic()
     state, reason, result = _train(
@@ -110,8 +111,7 @@ def _train(
     """The state, the reason and the sealed result that a claimed run comes to."""
     if (result := read_result(folder)) is not None:
         return result["outcome"], result["reason"], result
-    if limits.stop.is_set():
-        return "cancelled", "stopped before it started", None
+    (folder / RESULT).unlink(missing_ok=True)
     ledger.start(identity, owner=owner)
     child = nursery.launch(folder, runtime=runtime, environment=environment)
     ended_by = _watch(child, identity=identity, ledger=ledger, owner=owner, nursery=nursery, limits=limits)
@@ -152,15 +152,18 @@ def _end(child: Child, *, nursery: Nursery) -> None:
 
 def _reason(child: Child, *, folder: Path) -> str:
     """Why a process ended without a result, in one line."""
+    log = folder / LOG
     if child.code is None:
-        return "the training processes' parent died"
+        return "the parent of the training processes died"
     if child.code < 0:
         name = signal.Signals(-child.code).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"its process was ended by {name}{hint}"
-    lines = (folder / LOG).read_text(errors="replace").strip().splitlines() if (folder / LOG).exists() else []
-    said = lines[-1] if lines else "without a message"
-    return f"its process ended with exit code {child.code}: {said}"
+        return f"its process was ended by {name}{hint}; see {log}"
+    if child.code == EXIT_UNWRITABLE:
+        return f"{folder} cannot be written: the disk is full, or may not be written to"
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    said = lines[-1] if lines else "no message"
+    return f"its process ended with exit code {child.code}: {said}; see {log}"
 
 
 def _known(ledger: Ledger, identity: str) -> LedgerRun:

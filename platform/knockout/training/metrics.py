@@ -64,7 +64,15 @@ def segments(folder: Path) -> list[Path]:
 
 
 def read_metrics(folder: Path) -> pa.Table:
-    """All rows that a run has written so far, sealed or not."""
+    """All rows that a run has written so far, sealed or not. For any process, also while the run goes on."""
+    while True:
+        try:
+            return _read(folder)
+        except FileNotFoundError:
+            continue  # the run was sealed between the listing of its segments and their reading
+
+
+def _read(folder: Path) -> pa.Table:
     sealed = folder / METRICS
     if sealed.exists():
         return pq.read_table(sealed, schema=SCHEMA)
@@ -86,8 +94,11 @@ def _unseal(folder: Path, *, after_step: int) -> None:
     sealed = folder / METRICS
     if sealed.exists():
         table = pq.read_table(sealed, schema=SCHEMA)
-        kept = table.filter(pc.field("step") <= after_step)
-        _write(folder / SEGMENTS / f"{after_step:010d}.parquet", kept)
+        joined = folder / SEGMENTS / f"{after_step:010d}.parquet"
+        _write(joined, table.filter(pc.field("step") <= after_step))
+        for path in segments(folder):
+            if path != joined:
+                path.unlink()
         sealed.unlink()
 
 

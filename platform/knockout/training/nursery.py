@@ -11,7 +11,10 @@ Requests and answers are lines of JSON:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
+import fcntl
 import json
 import os
 import select
@@ -23,8 +26,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from knockout.errors import KnockoutError, WorkspaceError
 from knockout.training.run import train
-from knockout.training.spec import LOG, Runtime
+from knockout.training.spec import EXIT_UNWRITABLE, LOCK, LOG, Runtime
 
 PR_SET_PDEATHSIG = 1
 
@@ -48,13 +52,13 @@ def main() -> None:
             for line in lines:
                 _serve(json.loads(line), running)
     for pid in running:
-        _kill(pid, signal.SIGKILL)
+        _signal(pid, signal.SIGKILL)
 
 
 def _serve(request: dict[str, Any], running: dict[int, int]) -> None:
     if "signal" in request:
         for pid in [pid for pid, name in running.items() if name == request["id"]]:
-            _kill(pid, request["signal"])
+            _signal(pid, request["signal"])
         return
     owner = os.getpid()
     pid = os.fork()
@@ -74,14 +78,30 @@ def _become(request: dict[str, Any], *, owner: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         folder = Path(request["folder"])
         _redirect(folder / LOG)
+        _hold(folder)
         os.environ.update(request["environment"])
         code = train(folder, runtime=Runtime(**request["runtime"]))
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        code = EXIT_UNWRITABLE if isinstance(error, WorkspaceError) or _unwritable(error) else 1
+        _tell(error)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
+
+
+def _tell(error: BaseException) -> None:
+    """The error in the log, its last line a summary; nothing where the log cannot take it."""
+    summary = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    with contextlib.suppress(OSError):
+        os.write(2, f"{'' if isinstance(error, KnockoutError) else traceback.format_exc()}{summary}\n".encode())
+
+
+def _unwritable(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+def _hold(folder: Path) -> None:
+    """Have the run's folder alone until this process ends: the process of a dead owner may be ending still."""
+    fcntl.flock(os.open(folder / LOCK, os.O_WRONLY | os.O_CREAT), fcntl.LOCK_EX)
 
 
 def _redirect(path: Path) -> None:
@@ -106,16 +126,17 @@ def _reap(running: dict[int, int]) -> None:
         if pid == 0:
             return
         name = running.pop(pid)
-        _kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # what it left behind when it ended
         _answer({"id": name, "code": os.waitstatus_to_exitcode(status)})
 
 
-def _kill(group: int, number: int) -> None:
-    """Signal a run's whole group; what it left behind when it ended is killed with it."""
+def _signal(pid: int, number: int) -> None:
+    """Signal a run's whole group, or the process itself before it leads one. It was not waited for, so it is there."""
     try:
-        os.killpg(group, number)
+        os.killpg(pid, number)
     except ProcessLookupError:
-        return
+        os.kill(pid, number)
 
 
 def _wake_on_child() -> int:

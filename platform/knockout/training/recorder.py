@@ -6,6 +6,7 @@ checkpoint's metrics are on disk before it is, and no evaluation falls between t
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import Any
@@ -15,7 +16,7 @@ import pytorch_lightning as pl
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.metrics import MetricLog
-from knockout.training.module import LanguageModule
+from knockout.training.module import Diverged, LanguageModule
 from knockout.training.progress import PROGRESS, encode_progress
 from knockout.training.spec import RunSpec, Runtime
 
@@ -73,6 +74,8 @@ class Recorder(pl.Callback):
         tokens = (module.step - self.timed_step) * self.spec.tokens_per_step
         values = module.probes.updates()
         self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
+        if not all(map(math.isfinite, self.final.values())):
+            raise Diverged(step=module.step, what="the evaluation loss")
         self.metrics.add(module.step, {**self.final, **values, "tokens_per_second": tokens / elapsed})
         self.timed, self.timed_step = time.monotonic(), module.step
 

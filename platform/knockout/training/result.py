@@ -26,11 +26,11 @@ def write_result(folder: Path, *, result: dict[str, Any], files: tuple[str, ...]
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The sealed result of a run, or None when there is none or a file beside it is not the one that it names."""
-    path = folder / RESULT
-    if not path.exists():
+    try:
+        result = json.loads((folder / RESULT).read_bytes())
+        whole = all(_sha256(folder / name) == digest for name, digest in result["files"].items())
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    result = json.loads(path.read_text())
-    whole = all((folder / name).exists() and _sha256(folder / name) == digest for name, digest in result["files"].items())
     return result if whole else None
 
 

@@ -15,6 +15,11 @@ RESULT = "result.json"
 METRICS = "metrics.parquet"
 WEIGHTS = "weights.pt"
 LOG = "log.txt"
+LOCK = "lock"
+"""Held by the process that trains the run."""
+
+EXIT_UNWRITABLE = 74
+"""Exit code of a training process whose folder cannot be written (EX_IOERR): the disk that is full holds its log too."""
 
 
 @dataclass(frozen=True)
