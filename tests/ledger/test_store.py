@@ -168,7 +168,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(WorkspaceError, match="No space"):
         write_atomically(path, text="new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["x"]

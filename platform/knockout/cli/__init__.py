@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import typer
 
 from knockout.cli import declarations, running, services
 from knockout.errors import InputError, KnockoutError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""The disk is full, or not to be written: nothing that the program could do better."""
 
 app = typer.Typer(
     name="knockout",
@@ -34,8 +38,13 @@ def main() -> None:
         print(f"knockout: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("knockout: stopped", file=sys.stderr)
+        print("knockout: stopped; the same command goes on from here", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(f"{error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)

@@ -103,7 +103,16 @@ def schema(
     if output is None:
         print(text)
     else:
-        output.write_text(text + "\n")
+        _write(output, text=text + "\n")
+
+
+def _write(path: Path, *, text: str) -> None:
+    from knockout.errors import InputError
+
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _many(number: int, noun: str) -> str:

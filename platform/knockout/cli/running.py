@@ -56,8 +56,10 @@ def report(
     ledger.reconcile()
     facts = ledger.facts(name := study_name(study))
     if facts is None:
+        from knockout.declare.load import find_study
         from knockout.errors import InputError
 
+        find_study(study)
         raise InputError(f"no report of '{name}' in {place.folder}: run it first with `knockout run {study}`")
     print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name)))
 

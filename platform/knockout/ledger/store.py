@@ -11,18 +11,21 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sql
-from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine, Row
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.engine import Connection, Row
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from knockout.errors import InputError, WorkspaceError
 from knockout.ledger.process import Owner
+from knockout.ledger.tables import asks as _asks
+from knockout.ledger.tables import open_engine, schema
+from knockout.ledger.tables import runs as _runs
+from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
 
 State = Literal["planned", "leased", "running", "done", "diverged", "failed", "cancelled", "timed-out"]
@@ -32,53 +35,6 @@ HELD = ("leased", "running")
 CLAIMABLE = ("planned", "failed", "cancelled", "timed-out")
 LEASE_SECONDS = 60.0
 """A lease of another host is dead when its heartbeat is older than this."""
-
-_schema = sql.MetaData()
-_runs = sql.Table(
-    "runs",
-    _schema,
-    sql.Column("identity", sql.String(64), primary_key=True),
-    sql.Column("meaning", sql.Text, nullable=False),
-    sql.Column("state", sql.String(16), nullable=False, index=True),
-    sql.Column("reason", sql.Text),
-    sql.Column("attempts", sql.Integer, nullable=False, default=0),
-    sql.Column("step", sql.Integer, nullable=False, default=0),
-    sql.Column("planned_steps", sql.Integer, nullable=False),
-    sql.Column("flops", sql.Float, nullable=False),
-    sql.Column("host", sql.String(255)),
-    sql.Column("pid", sql.Integer),
-    sql.Column("process_started", sql.String(64)),
-    sql.Column("heartbeat", sql.Float),
-    sql.Column("created", sql.Float, nullable=False),
-    sql.Column("finished", sql.Float),
-    sql.Column("seconds", sql.Float, nullable=False, default=0.0),
-    sql.Column("metrics", sql.Text, nullable=False, default="{}"),
-)
-_submissions = sql.Table(
-    "submissions",
-    _schema,
-    sql.Column("submission", sql.String(64), primary_key=True),
-    sql.Column("study", sql.String(128), nullable=False, index=True),
-    sql.Column("state", sql.String(16), nullable=False),
-    sql.Column("reason", sql.Text),
-    sql.Column("plan", sql.Text, nullable=False),
-    sql.Column("host", sql.String(255)),
-    sql.Column("pid", sql.Integer),
-    sql.Column("process_started", sql.String(64)),
-    sql.Column("created", sql.Float, nullable=False),
-    sql.Column("finished", sql.Float),
-    sql.Column("facts", sql.Text),
-)
-_asks = sql.Table(
-    "asks",
-    _schema,
-    sql.Column("submission", sql.String(64), primary_key=True),
-    sql.Column("identity", sql.String(64), primary_key=True),
-    sql.Column("variant", sql.String(128), primary_key=True),
-    sql.Column("size", sql.String(128), nullable=False),
-    sql.Column("seed", sql.Integer, nullable=False),
-    sql.Column("role", sql.String(16), nullable=False),
-)
 
 _NOBODY = {"host": None, "pid": None, "process_started": None}
 
@@ -122,9 +78,9 @@ class Ledger:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.engine = _engine(workspace)
-        with _making(workspace):
-            _schema.create_all(self.engine)
+        self.engine = open_engine(workspace)
+        with self._telling("opened"), _making(workspace):
+            schema.create_all(self.engine)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -216,13 +172,13 @@ class Ledger:
 
     def runs(self, identities: Iterable[str]) -> list[LedgerRun]:
         """Those of the runs that are known."""
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             rows = connection.execute(_runs.select().where(_runs.c.identity.in_(list(identities))))
             return [_run(row) for row in rows]
 
     def asked(self, submission: str) -> list[tuple[str, str, str, int]]:
         """(identity, variant, size, seed) of each run that a submission asked for."""
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             rows = connection.execute(_asks.select().where(_asks.c.submission == submission))
             return [(row.identity, row.variant, row.size, row.seed) for row in rows]
 
@@ -231,7 +187,7 @@ class Ledger:
         query = _submissions.select().order_by(_submissions.c.created.desc())
         if study is not None:
             query = query.where(_submissions.c.study == study)
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             return [_submission(row) for row in connection.execute(query)]
 
     def conclude(self, submission: str, *, state: str, reason: str | None, facts: dict[str, Any] | None) -> None:
@@ -257,7 +213,7 @@ class Ledger:
             .order_by(_submissions.c.created.desc())
             .limit(1)
         )
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             found = connection.execute(query).scalar_one_or_none()
         return json.loads(found) if found is not None else None
 
@@ -268,7 +224,7 @@ class Ledger:
             InputError: there is none, or more than one.
         """
         query = _runs.select().where(_runs.c.identity.startswith(start, autoescape=True)).limit(2)
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             found = [_run(row) for row in connection.execute(query)]
         if len(found) != 1:
             raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
@@ -282,12 +238,12 @@ class Ledger:
             .order_by(_runs.c.finished.desc())
             .limit(limit)
         )
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             return [(row.flops, row.seconds) for row in connection.execute(query)]
 
     def nearest(self, meaning: dict[str, Any], *, identity: str) -> list[LedgerRun]:
         """The other runs of the same seed, from which a difference can be told."""
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             rows = [_run(row) for row in connection.execute(_runs.select().where(_runs.c.identity != identity))]
         return [run for run in rows if run.meaning.get("seed") == meaning.get("seed")]
 
@@ -297,7 +253,7 @@ class Ledger:
         Returns:
             Identities of the runs whose owner is dead. Their checkpoints stay, so the next claim goes on from there.
         """
-        with self.engine.connect() as connection:
+        with self._read() as connection:
             held = list(connection.execute(_runs.select().where(_runs.c.state.in_(HELD))))
             open_ = list(connection.execute(_submissions.select().where(_submissions.c.state == "running")))
         dead = [row for row in held if _dead(row)]
@@ -324,27 +280,30 @@ class Ledger:
             return connection.execute(change).rowcount > 0
 
     @contextmanager
-    def _write(self):
+    def _read(self) -> Iterator[Connection]:
+        with self._telling("read"), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        with self._telling("written"), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _telling(self, done: str) -> Iterator[None]:
+        """What the disk does to the database is told as the workspace's error; what the program does is a fault."""
         try:
-            with self.engine.begin() as connection:
-                yield connection
-        except OperationalError as error:
-            raise WorkspaceError(f"the ledger {self.workspace.ledger} cannot be written: {error.orig}") from None
-
-
-def _engine(workspace: Workspace) -> Engine:
-    engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
-
-    @event.listens_for(engine, "connect")
-    def _set_up(connection: Any, _: object) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    return engine
+            yield
+        except IntegrityError:
+            raise
+        except DatabaseError as error:
+            raise WorkspaceError(f"the ledger {self.workspace.ledger} cannot be {done}: {error.orig}") from None
+        except OSError as error:
+            raise WorkspaceError(f"{self.workspace.folder} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
-def _making(workspace: Workspace):
+def _making(workspace: Workspace) -> Iterator[None]:
     with (workspace.folder / "ledger.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -75,6 +75,14 @@ def write_atomically(path: Path, *, text: str | None = None, data: bytes | None 
         raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those around it; no error when it is there. Raises WorkspaceError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(f"{path} cannot be made: {error.strerror or error}") from None
+
+
 def write_json(path: Path, *, data: Any) -> None:
     """Write plain data as JSON, atomically."""
     write_atomically(path, text=json.dumps(data, indent=1, sort_keys=True) + "\n")

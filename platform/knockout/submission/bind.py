@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.expand import Cell, Plan, PlannedRun
 from knockout.errors import CorpusError
 from knockout.ledger.identity import identity, meaning
-from knockout.ledger.workspace import Workspace, write_json
+from knockout.ledger.workspace import Workspace, make_folder, write_json
 from knockout.training.spec import MEANING
 
 
@@ -75,12 +76,23 @@ def bind(plan: Plan, *, prepared: Mapping[int, Prepared]) -> list[BoundRun]:
 
 
 def write_meanings(runs: list[BoundRun], *, workspace: Workspace) -> None:
-    """Lay the canonical JSON of each new run in its folder."""
+    """Lay the canonical JSON of each run in its folder, where it does not lie there already.
+
+    Raises:
+        WorkspaceError: the disk is full, or the workspace cannot be written.
+    """
     for run in runs:
         folder = workspace.run(run.identity)
-        if not (folder / MEANING).exists():
-            folder.mkdir(parents=True, exist_ok=True)
+        if not _lies_there(folder / MEANING, data=run.meaning):
+            make_folder(folder)
             write_json(folder / MEANING, data=run.meaning)
+
+
+def _lies_there(path: Path, *, data: dict[str, Any]) -> bool:
+    try:
+        return json.loads(path.read_bytes()) == data
+    except (OSError, ValueError):
+        return False
 
 
 def _bound(run: PlannedRun, *, prepared: Prepared) -> BoundRun:

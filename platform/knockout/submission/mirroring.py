@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 from knockout.account import count
 from knockout.declare.expand import Plan
@@ -15,7 +15,7 @@ from knockout.ledger.identity import flatten
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
-from knockout.tracking import BackgroundMirror, Handle
+from knockout.tracking import BackgroundMirror, Handle, State
 from knockout.training.execute import Execution
 from knockout.training.metrics import read_metrics, segments
 from knockout.training.spec import METRICS, RESULT
@@ -91,17 +91,17 @@ class Mirroring:
     def close_run(self, run: BoundRun, *, execution: Execution) -> None:
         """The end of a run that was trained here: the last of its curves, its final values, how it ended."""
         handle = self.handles.pop(run.identity, None)
-        if self.mirror is None or handle is None:
+        if self.mirror is None or handle is None or execution.run.state not in get_args(State):
             return
         folder, ended = self.workspace.run(run.identity), execution.run
         self.mirror.metrics(handle, _rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
         files = {name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()}
         self.mirror.close_run(
             handle,
-            state=ended.state,
+            state=cast(State, ended.state),
             reason=ended.reason or "",
             final=ended.metrics,
-            artifacts=files,  # type: ignore[arg-type]
+            artifacts=files,
         )
 
     def close_submission(self, concluding: Concluding) -> None:
@@ -109,9 +109,9 @@ class Mirroring:
         if self.mirror is not None and self.parent is not None:
             self.mirror.close_submission(
                 self.parent,
-                state=concluding.state,
+                state=cast(State, concluding.state),
                 verdicts=concluding.facts["verdicts"],
-                report=concluding.report,  # type: ignore[arg-type]
+                report=concluding.report,
             )
 
     def close(self) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from knockout.errors import RunError
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
 
@@ -22,4 +24,12 @@ def submit(road: Road) -> Concluding:
         except BaseException:
             road.limits.stop.set()
             raise
+    raise_faults(future.exception() for future in futures)
     return road.conclude()
+
+
+def raise_faults(errors: Iterable[BaseException | None]) -> None:
+    """Raise the first error that says more than that a run has no result, which the ledger knows already."""
+    for error in errors:
+        if error is not None and not isinstance(error, RunError):
+            raise error

@@ -17,7 +17,7 @@ from types import TracebackType
 from knockout.corpus.prepare import Prepared, prepare
 from knockout.declare.expand import Plan, expand
 from knockout.declare.load import Loaded
-from knockout.errors import RunError
+from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.process import this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
@@ -27,9 +27,10 @@ from knockout.submission.concluding import Concluding, conclude
 from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
 from knockout.submission.slots import Slot, slot_queue, usable_cores
-from knockout.training.execute import Execution, Limits, execute
+from knockout.training.execute import DAMAGED, Execution, Limits, execute
 from knockout.training.launcher import Nursery
 from knockout.training.progress import read_progress
+from knockout.training.result import read_result
 from knockout.training.spec import Runtime
 
 TICK_SECONDS = 1.0
@@ -89,7 +90,7 @@ class Road:
         if (missed := self.mirroring.close()) is not None:
             self.listener.note(missed)
         if error is not None and self.runs:
-            self.ledger.conclude(self.submission, state="failed", reason=str(error) or type(error).__name__, facts=None)
+            self._give_up(error)
         self.ledger.close()
 
     def prepare(self) -> list[BoundRun]:
@@ -115,12 +116,13 @@ class Road:
             owner=self.owner,
             runs=[run.ask() for run in self.runs],
         )
-        known = self.ledger.runs([run.identity for run in self.runs])
-        done = [run.identity for run in known if run.finished]
-        self.listener.planned(self.plan, self.runs, done, self.num_slots)
+        different = {run.identity: run for run in self.runs}
+        done = [identity for identity, run in different.items() if self._has_result(run)]
+        num_slots = self.num_slots if len(done) < len(different) else 1
+        self.listener.planned(self.plan, self.runs, done, num_slots)
         self.mirroring.open_submission(self.plan, submission=self.submission, runs=self.runs)
-        self.free = slot_queue(self.num_slots, num_gpus=self.nursery.num_gpus())
-        return list({run.identity: run for run in self.runs}.values())
+        self.free = slot_queue(num_slots, num_gpus=self.nursery.gpus)
+        return list(different.values())
 
     @property
     def num_slots(self) -> int:
@@ -134,6 +136,9 @@ class Road:
             RunError: the run ended without a result, and not because it was asked to stop.
         """
         slot = self.free.get()
+        if self.limits.stop.is_set():
+            self.free.put(slot)
+            raise RunError(f"{run.name}: stopped before it started")
         try:
             execution = self._train(run, slot=slot)
         finally:
@@ -159,6 +164,26 @@ class Road:
         self.mirroring.close_submission(concluding)
         self.listener.concluded(concluding.facts)
         return concluding
+
+    def _has_result(self, run: BoundRun) -> bool:
+        """Whether a run is done; one whose files are gone or damaged is not, whatever the ledger says."""
+        known = self.ledger.run(run.identity)
+        if known is None or not known.finished:
+            return False
+        if read_result(self.workspace.run(run.identity)) is not None:
+            return True
+        self.ledger.reopen(run.identity, reason=DAMAGED)
+        self.listener.note(f"{run.name}: {DAMAGED}; it is trained again")
+        return False
+
+    def _give_up(self, error: BaseException) -> None:
+        """Record why the submission ended early."""
+        stopped = isinstance(error, KeyboardInterrupt)
+        reason = "stopped by the user" if stopped else str(error) or type(error).__name__
+        try:
+            self.ledger.conclude(self.submission, state="cancelled" if stopped else "failed", reason=reason, facts=None)
+        except WorkspaceError as unwritable:
+            log.debug("%s; the next command's reconciling records it", unwritable)
 
     def _train(self, run: BoundRun, *, slot: Slot) -> Execution:
         self.active[run.identity] = run

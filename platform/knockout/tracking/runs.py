@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PAGE = 1_000
 
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Without it the UI takes the experiment for one about agents, and shows traces and prompts first."""
+
 
 @dataclass
 class RunState:
@@ -55,7 +58,8 @@ def study_experiment(client: MlflowClient, *, workspace: Path, study: str) -> st
     found = client.get_experiment_by_name(study)
     if found is None:
         try:
-            return client.create_experiment(study, artifact_location(workspace, experiment=study))
+            place = artifact_location(workspace, experiment=study)
+            return client.create_experiment(study, place, tags=EXPERIMENT_TAGS)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

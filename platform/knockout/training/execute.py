@@ -113,7 +113,10 @@ def _train(
         return result["outcome"], result["reason"], result
     (folder / RESULT).unlink(missing_ok=True)
     ledger.start(identity, owner=owner)
-    child = nursery.launch(folder, runtime=runtime, environment=environment)
+    try:
+        child = nursery.launch(folder, runtime=runtime, environment=environment)
+    except RunError as error:
+        return "failed", str(error), None
     ended_by = _watch(child, identity=identity, ledger=ledger, owner=owner, nursery=nursery, limits=limits)
     result = read_result(folder)
     if result is not None:

@@ -82,6 +82,8 @@ class Nursery:
     def close(self) -> None:
         """End the parent, and with it every run that still lives."""
         assert self.process.stdin is not None
+        if not self.ready.is_set():
+            self.process.kill()  # it still imports, and no run has been started
         self.process.stdin.close()
         try:
             self.process.wait(10)

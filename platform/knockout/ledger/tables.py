@@ -1,0 +1,73 @@
+"""The ledger's tables, and how its database is opened.
+
+The invariant: a run is one row, whoever asks for it; a submission asks for runs by their identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from knockout.ledger.workspace import Workspace
+
+schema = sql.MetaData()
+runs = sql.Table(
+    "runs",
+    schema,
+    sql.Column("identity", sql.String(64), primary_key=True),
+    sql.Column("meaning", sql.Text, nullable=False),
+    sql.Column("state", sql.String(16), nullable=False, index=True),
+    sql.Column("reason", sql.Text),
+    sql.Column("attempts", sql.Integer, nullable=False, default=0),
+    sql.Column("step", sql.Integer, nullable=False, default=0),
+    sql.Column("planned_steps", sql.Integer, nullable=False),
+    sql.Column("flops", sql.Float, nullable=False),
+    sql.Column("host", sql.String(255)),
+    sql.Column("pid", sql.Integer),
+    sql.Column("process_started", sql.String(64)),
+    sql.Column("heartbeat", sql.Float),
+    sql.Column("created", sql.Float, nullable=False),
+    sql.Column("finished", sql.Float),
+    sql.Column("seconds", sql.Float, nullable=False, default=0.0),
+    sql.Column("metrics", sql.Text, nullable=False, default="{}"),
+)
+submissions = sql.Table(
+    "submissions",
+    schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("study", sql.String(128), nullable=False, index=True),
+    sql.Column("state", sql.String(16), nullable=False),
+    sql.Column("reason", sql.Text),
+    sql.Column("plan", sql.Text, nullable=False),
+    sql.Column("host", sql.String(255)),
+    sql.Column("pid", sql.Integer),
+    sql.Column("process_started", sql.String(64)),
+    sql.Column("created", sql.Float, nullable=False),
+    sql.Column("finished", sql.Float),
+    sql.Column("facts", sql.Text),
+)
+asks = sql.Table(
+    "asks",
+    schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("identity", sql.String(64), primary_key=True),
+    sql.Column("variant", sql.String(128), primary_key=True),
+    sql.Column("size", sql.String(128), nullable=False),
+    sql.Column("seed", sql.Integer, nullable=False),
+    sql.Column("role", sql.String(16), nullable=False),
+)
+
+
+def open_engine(workspace: Workspace) -> Engine:
+    """The workspace's database: SQLite in WAL mode, in which readers and one writer do not wait for each other."""
+    engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine
