@@ -17,6 +17,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from knockout.errors import RunError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
+from knockout.submission.plain import raise_faults
 from knockout.submission.road import Road
 
 
@@ -74,3 +75,4 @@ def _train_all(road: Road, runs: Sequence[BoundRun]) -> None:
         road.limits.stop.set()
         wait(futures)
         raise
+    raise_faults(future.state.data for future in futures)

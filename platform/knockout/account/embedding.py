@@ -7,7 +7,8 @@ the same.
 from __future__ import annotations
 
 from knockout.account.cost import Cost, linear, table
-from knockout.declare.architecture import Architecture, LearnedPosition, TiedHead, UntiedHead
+from knockout.declare.architecture import Architecture
+from knockout.declare.parts import LearnedPosition, TiedHead, UntiedHead
 
 
 def embedding_cost(architecture: Architecture) -> Cost:

@@ -7,13 +7,8 @@ experts.
 from __future__ import annotations
 
 from knockout.account.cost import Cost, linear
-from knockout.declare.architecture import (
-    Architecture,
-    MoeFeedForward,
-    NoFeedForward,
-    hidden_width,
-    is_gated,
-)
+from knockout.declare.architecture import Architecture, hidden_width, is_gated
+from knockout.declare.parts import MoeFeedForward, NoFeedForward
 
 
 def feed_forward_cost(architecture: Architecture) -> Cost:

@@ -7,7 +7,8 @@ FLOPs.
 from __future__ import annotations
 
 from knockout.account.cost import Cost, table
-from knockout.declare.architecture import Architecture, LayerNorm, NoAttention, NoFeedForward, NoNorm, RmsNorm
+from knockout.declare.architecture import Architecture
+from knockout.declare.parts import LayerNorm, NoAttention, NoFeedForward, NoNorm, RmsNorm
 
 
 def block_norm_cost(architecture: Architecture) -> Cost:

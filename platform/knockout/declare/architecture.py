@@ -10,221 +10,40 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+from knockout.declare.parts import (
+    Attention,
+    Embedding,
+    FeedForward,
+    GeluFeedForward,
+    Gpt2Init,
+    GroupedAttention,
+    Head,
+    HiddenWidth,
+    Init,
+    LayerNorm,
+    LearnedEmbedding,
+    LearnedPosition,
+    MoeFeedForward,
+    MultiHeadAttention,
+    NoAttention,
+    NoFeedForward,
+    Norm,
+    PlainResidual,
+    Position,
+    Residual,
+    RotaryPosition,
+    SingleHeadAttention,
+    SinusoidalPosition,
+    SwigluFeedForward,
+    TiedHead,
+)
 
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-Placement = Literal["pre", "post"]
-Activation = Literal["gelu", "relu", "swiglu"]
 Conflict = tuple[str, object, str]
-
-
-class LearnedEmbedding(Declaration):
-    """A trained table with one row a token."""
-
-    kind: Literal["learned"] = "learned"
-    scaled: bool = False
-    """Multiply the rows by sqrt(width) on the way in (Vaswani et al. 2017, section 3.4)."""
-
-
-Embedding = LearnedEmbedding
-
-
-class LearnedPosition(Declaration):
-    """A trained row a position, added to the embedding; a sequence longer than `context` cannot be read."""
-
-    kind: Literal["learned"] = "learned"
-
-
-class SinusoidalPosition(Declaration):
-    """Fixed sines and cosines added to the embedding (Vaswani et al. 2017, section 3.5), base 10000."""
-
-    kind: Literal["sinusoidal"] = "sinusoidal"
-
-
-class RotaryPosition(Declaration):
-    """Queries and keys rotated by an angle that grows with their position (Su et al. 2021, equation 34)."""
-
-    kind: Literal["rotary"] = "rotary"
-    base: PositiveFloat = 10000.0
-    """Base of the wavelengths; the longest is 2 pi * base positions. Over 0."""
-
-
-class NoPosition(Declaration):
-    """No word about positions; a causal mask is then the only sign of order."""
-
-    kind: Literal["none"] = "none"
-
-
-Position = Annotated[LearnedPosition | SinusoidalPosition | RotaryPosition | NoPosition, Field(discriminator="kind")]
-
-
-class MultiHeadAttention(Declaration):
-    """`heads` heads of width / heads each (Vaswani et al. 2017, section 3.2.2)."""
-
-    kind: Literal["multi_head"] = "multi_head"
-    causal: bool = True
-    """Mask later tokens."""
-
-
-class SingleHeadAttention(Declaration):
-    """One head of the full width; `heads` is not used."""
-
-    kind: Literal["single_head"] = "single_head"
-    causal: bool = True
-    """Mask later tokens."""
-
-
-class GroupedAttention(Declaration):
-    """Query heads in groups that share a key and a value head (Ainslie et al. 2023)."""
-
-    kind: Literal["grouped"] = "grouped"
-    kv_heads: Positive
-    """Number of key and value heads, a divisor of `heads`; 1 is multi-query attention."""
-    causal: bool = True
-    """Mask later tokens."""
-
-
-class NoAttention(Declaration):
-    """No exchange between tokens: the branch is absent, and its norm with it."""
-
-    kind: Literal["none"] = "none"
-    causal: ClassVar[bool] = True
-
-
-Attention = Annotated[MultiHeadAttention | SingleHeadAttention | GroupedAttention | NoAttention, Field(discriminator="kind")]
-
-
-class HiddenWidth(Declaration):
-    """The hidden width of a feed-forward part: given, or a multiple of the width, or by default."""
-
-    hidden: Positive | None = None
-    """Hidden width, in units (for a mixture: of each expert); excludes `expansion`."""
-    expansion: PositiveFloat | None = None
-    """Hidden width over width, over 0; default 4, and for swiglu 8/3 rounded up to a multiple of 8 units."""
-
-
-class GeluFeedForward(HiddenWidth):
-    """Two linear maps with the exact GELU between them (Hendrycks & Gimpel 2016)."""
-
-    kind: Literal["gelu"] = "gelu"
-
-
-class ReluFeedForward(HiddenWidth):
-    """Two linear maps with ReLU between them (Vaswani et al. 2017, equation 2)."""
-
-    kind: Literal["relu"] = "relu"
-
-
-class SwigluFeedForward(HiddenWidth):
-    """A gated part of three linear maps: (SiLU(x W_gate) * x W_up) W_down (Shazeer 2020, equation 6)."""
-
-    kind: Literal["swiglu"] = "swiglu"
-
-
-class LinearFeedForward(HiddenWidth):
-    """Two linear maps with nothing between them."""
-
-    kind: Literal["linear"] = "linear"
-
-
-class MoeFeedForward(HiddenWidth):
-    """Experts of which a router picks `top_k` for every token (Shazeer et al. 2017); none is dropped."""
-
-    kind: Literal["moe"] = "moe"
-    experts: Positive
-    """Number of experts."""
-    top_k: Positive
-    """Experts that work on each token, at most `experts`."""
-    balance: Annotated[float, Field(ge=0.0)] = 0.01
-    """Weight of the load-balance loss, 0 or more (alpha in Fedus et al. 2021, equation 4)."""
-    activation: Activation = "gelu"
-    """What an expert is: gelu, relu or swiglu."""
-
-
-class NoFeedForward(Declaration):
-    """No feed-forward part: the branch is absent, and its norm with it."""
-
-    kind: Literal["none"] = "none"
-
-
-FeedForward = Annotated[
-    GeluFeedForward | ReluFeedForward | SwigluFeedForward | LinearFeedForward | MoeFeedForward | NoFeedForward,
-    Field(discriminator="kind"),
-]
-
-
-class PlainResidual(Declaration):
-    """Every branch is added to its input: x + f(x)."""
-
-    kind: Literal["plain"] = "plain"
-
-
-class NoResidual(Declaration):
-    """Every branch replaces its input: f(x)."""
-
-    kind: Literal["none"] = "none"
-
-
-Residual = Annotated[PlainResidual | NoResidual, Field(discriminator="kind")]
-
-
-class LayerNorm(Declaration):
-    """Centre and scale every token to mean 0 and variance 1, then gain and bias (Ba et al. 2016)."""
-
-    kind: Literal["layer"] = "layer"
-    placement: Placement = "pre"
-    """pre: before each branch, and once before the head. post: after each addition (Xiong et al. 2020)."""
-    eps: PositiveFloat = 1e-5
-    """Added to the variance. Over 0."""
-
-
-class RmsNorm(Declaration):
-    """Scale every token to a mean square of 1, then gain; no centring, no bias (Zhang & Sennrich 2019)."""
-
-    kind: Literal["rms"] = "rms"
-    placement: Placement = "pre"
-    """pre: before each branch, and once before the head. post: after each addition (Xiong et al. 2020)."""
-    eps: PositiveFloat = 1e-5
-    """Added to the mean square. Over 0."""
-
-
-class NoNorm(Declaration):
-    """No normalisation anywhere."""
-
-    kind: Literal["none"] = "none"
-
-
-Norm = Annotated[LayerNorm | RmsNorm | NoNorm, Field(discriminator="kind")]
-
-
-class TiedHead(Declaration):
-    """Logits from the embedding's own table (Press & Wolf 2017)."""
-
-    kind: Literal["tied"] = "tied"
-
-
-class UntiedHead(Declaration):
-    """Logits from a table of the head's own."""
-
-    kind: Literal["untied"] = "untied"
-
-
-Head = Annotated[TiedHead | UntiedHead, Field(discriminator="kind")]
-
-
-class Gpt2Init(Declaration):
-    """Normal weights, a branch's last map times 1/sqrt(2 depth); biases 0, gains 1 (Radford et al. 2019)."""
-
-    kind: Literal["gpt2"] = "gpt2"
-    std: PositiveFloat = 0.02
-    """Standard deviation of the weights. Over 0."""
-
-
-Init = Gpt2Init
 
 
 class Architecture(Declaration):

@@ -18,6 +18,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._+-]{0,79}$")
 """A name that is safe as a file name and a tag: lower-case letters, digits and . _ + - ."""
 
 Positive = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 

@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+from knockout.declare.base import Declaration, NonNegative, Positive, PositiveFloat, conflicts
 
-PositiveReal = Annotated[float, Field(gt=0.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -23,7 +22,7 @@ class AdamW(Declaration):
     """Decay rate of the first moment, in [0, 1)."""
     beta2: Decay = 0.95
     """Decay rate of the second moment, in [0, 1)."""
-    eps: PositiveReal = 1e-8
+    eps: PositiveFloat = 1e-8
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.1
     """Decay of matrices for each unit of learning rate."""
@@ -53,7 +52,7 @@ class Recipe(Declaration):
     """Token budget of the run; steps = tokens / (batch × context), rounded down."""
     batch: Positive
     """Sequences an optimizer step sees, over all its micro-batches and devices."""
-    learning_rate: PositiveReal
+    learning_rate: PositiveFloat
     """Peak learning rate."""
     warmup_steps: NonNegative = 0
     """Steps over which the learning rate rises linearly from zero to its peak."""
@@ -61,7 +60,7 @@ class Recipe(Declaration):
     """What the learning rate does after the warm-up."""
     optimizer: AdamW = AdamW()
     """The optimiser and its constants."""
-    clip: PositiveReal | None = 1.0
+    clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; larger gradients are scaled down. null: no clipping."""
     accumulate: Positive = 1
     """Micro-batches that an optimizer step's batch is cut into; must divide batch."""

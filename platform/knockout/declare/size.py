@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from knockout.declare.base import Declaration, Name, NonNegative, Positive
-from knockout.declare.recipe import PositiveReal
+from knockout.declare.base import Declaration, Name, NonNegative, Positive, PositiveFloat
 
 
 class Size(Declaration):
@@ -25,7 +24,7 @@ class Size(Declaration):
     """Sequences an optimizer step."""
     tokens: Positive
     """Token budget of a run."""
-    learning_rate: PositiveReal
+    learning_rate: PositiveFloat
     """Peak learning rate that suits the size."""
     warmup_steps: NonNegative
     """Steps of linear warm-up."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from knockout.declare.architecture import Activation
+from knockout.declare.parts import Activation
 
 MakeLinear = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> a linear map."""

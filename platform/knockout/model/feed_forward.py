@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from knockout.declare import architecture as declared
+from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture, hidden_width
 from knockout.model.dense import FeedForward, build_maps
 from knockout.model.linear import ExpertLinear, Linear

@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from knockout.declare.architecture import Architecture, HiddenWidth, head_layout
+from knockout.declare.architecture import Architecture, head_layout
+from knockout.declare.parts import HiddenWidth
 from knockout.model.initialise import stable_seed
 from knockout.model.network import build
 

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from knockout.declare import architecture as declared
+from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture
 
 BRANCH_ENDS = frozenset({"output", "down"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from knockout.declare import architecture as declared
+from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture
 
 

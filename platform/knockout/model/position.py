@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from knockout.declare import architecture as declared
+from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture, head_layout
 
 SINUSOIDAL_BASE = 10000.0

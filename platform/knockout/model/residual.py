@@ -13,7 +13,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from knockout.declare import architecture as declared
+from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture
 
 Map = Callable[[Tensor], Tensor]

@@ -28,8 +28,8 @@ def submit(road: Road) -> Concluding:
     return road.conclude()
 
 
-def raise_faults(errors: Iterable[BaseException | None]) -> None:
-    """Raise the first error that says more than that a run has no result, which the ledger knows already."""
-    for error in errors:
-        if error is not None and not isinstance(error, RunError):
-            raise error
+def raise_faults(endings: Iterable[object]) -> None:
+    """Raise the first error among endings that says more than that a run has no result: that, the ledger knows."""
+    for ending in endings:
+        if isinstance(ending, BaseException) and not isinstance(ending, RunError):
+            raise ending

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 import torch
 
 from knockout.errors import KnockoutError, WorkspaceError
+from knockout.training.result import read_result
 from knockout.training.run import train
 from knockout.training.spec import EXIT_UNWRITABLE, LOCK, LOG, Runtime
 
@@ -80,7 +81,7 @@ def _become(request: dict[str, Any], *, owner: int) -> NoReturn:
         _redirect(folder / LOG)
         _hold(folder)
         os.environ.update(request["environment"])
-        code = train(folder, runtime=Runtime(**request["runtime"]))
+        code = 0 if read_result(folder) is not None else train(folder, runtime=Runtime(**request["runtime"]))
     except BaseException as error:
         code = EXIT_UNWRITABLE if isinstance(error, WorkspaceError) or _unwritable(error) else 1
         _tell(error)

@@ -1,0 +1,18 @@
+"""The slot `embedding`: how a token becomes a vector."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from knockout.declare.base import Declaration
+
+
+class LearnedEmbedding(Declaration):
+    """A trained table with one row a token."""
+
+    kind: Literal["learned"] = "learned"
+    scaled: bool = False
+    """Multiply the rows by sqrt(width) on the way in (Vaswani et al. 2017, section 3.4)."""
+
+
+Embedding = LearnedEmbedding
