@@ -120,6 +120,21 @@ def test_changes_from_the_command_line_reach_the_baseline(tmp_path: Path):
     assert len(plan.runs) == 2
 
 
+def test_a_size_can_have_a_budget_of_its_own(tmp_path: Path):
+    text = STUDY.replace("size: pico", "sizes: [pico, nano]").replace(
+        "variants:", "at: {nano: {tokens: 4096000}}\nvariants:"
+    )
+    tokens = {cell.size: cell.recipe.tokens for cell in plan_of(text, tmp_path).cells}
+    assert tokens == {"pico": 2_048_000, "nano": 4_096_000}
+
+
+def test_the_command_line_wins_over_a_size_s_own_budget(tmp_path: Path):
+    text = STUDY.replace("variants:", "at: {pico: {tokens: 4096000}}\nvariants:")
+    plan = plan_of(text, tmp_path, settings=("tokens=102400", "norm.placement=post"))
+    assert {cell.recipe.tokens for cell in plan.cells} == {102_400}
+    assert plan.arguments == "--set tokens=102400 --set norm.placement=post"
+
+
 def test_a_change_without_an_equals_sign_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="write it as path=value"):
         plan_of(STUDY, tmp_path, settings=("depth",))

@@ -56,6 +56,8 @@ class Plan:
 
     study: Study
     text: str
+    arguments: str
+    """What the command line changes in the text, as its arguments."""
     corpus: Corpus
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
@@ -80,7 +82,7 @@ def expand(loaded: Loaded) -> Plan:
     if found:
         raise DeclarationError(list(dict.fromkeys(found)))
     runs = [PlannedRun(cell, seed) for seed in study.seed_list for cell in cells]
-    return Plan(study, loaded.text, loaded.corpus, tuple(cells), tuple(runs))
+    return Plan(study, loaded.text, loaded.overrides.arguments, loaded.corpus, tuple(cells), tuple(runs))
 
 
 def plan_text(plan: Plan) -> str:
@@ -111,6 +113,9 @@ def _settings(loaded: Loaded, *, size: str, patch: Document) -> Settings:
         settings = settings.over(layer) if layer is not None else settings
     if loaded.study.baseline:
         settings = settings.over(loaded.document.at("baseline"))
+    if size in loaded.study.at:
+        settings = settings.over(loaded.document.at("at").at(size))
+    settings = settings.over(loaded.overrides.patch)
     return settings.over(patch)
 
 

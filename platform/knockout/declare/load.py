@@ -6,6 +6,7 @@ Files are read here and nowhere else; `expand` turns what was read into a plan w
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from knockout import project
 from knockout.declare.architecture import Architecture
 from knockout.declare.base import Declaration, Name
 from knockout.declare.corpus import Corpus
-from knockout.declare.document import Document, Mark, parse_document, read_document
+from knockout.declare.document import Document, Mark, Path_, parse_document, read_document
 from knockout.declare.problems import nearest, problems
 from knockout.declare.size import Size
 from knockout.declare.study import Study
@@ -49,6 +50,7 @@ class Loaded:
     sizes: Mapping[str, Document]
     preset: Document | None
     recipe: Document | None
+    overrides: Overrides
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,21 @@ class Overrides:
         if self.seeds is not None:
             data["seeds"] = self.seeds
             marks["seeds",] = Mark("--seeds", 0, 0)
-        if self.settings:
-            baseline = dict(data.get("baseline") or {})
-            for text in self.settings:
-                path, value = _assignment(text)
-                baseline[path] = value
-                marks["baseline", path] = Mark(f"--set {text}", 0, 0)
-            data["baseline"] = baseline
         return Document(data, marks)
+
+    @property
+    def patch(self) -> Document:
+        """The settings, as a patch on the baseline at every size."""
+        assigned = [(text, *_assignment(text)) for text in self.settings]
+        marks: dict[Path_, Mark] = {(path,): Mark(f"--set {text}", 0, 0) for text, path, _ in assigned}
+        return Document({path: value for _, path, value in assigned}, marks)
+
+    @property
+    def arguments(self) -> str:
+        """The same changes as arguments of the command line."""
+        size = [] if self.size is None else ["--size", self.size]
+        seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
+        return shlex.join([*size, *seeds, *(word for text in self.settings for word in ("--set", text))])
 
 
 def find_study(name: str) -> Path:
@@ -101,7 +110,8 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
         DeclarationError: with every problem found, of every file.
         InputError: a file cannot be read.
     """
-    document = (overrides or Overrides()).apply(read_document(path))
+    overrides = overrides or Overrides()
+    document = overrides.apply(read_document(path))
     study = validate(document, model=Study)
     found: list[Problem] = []
     sizes = {
@@ -114,7 +124,7 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
         raise DeclarationError(found)
     declared, base = corpus
     kept = {name: size for name, size in sizes.items() if size is not None}
-    return Loaded(study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe)
+    return Loaded(study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe, overrides)
 
 
 def load_size(name: str) -> Document:

@@ -81,6 +81,8 @@ class Study(Declaration):
     """A recipe in ablations/recipes/ to start from."""
     baseline: Patch = {}
     """What the baseline changes in the size's standard model and recipe."""
+    at: dict[Name, Patch] = {}
+    """What the baseline changes at one size only, such as a smaller token budget."""
     variants: dict[Name, Patch] = {}
     """Named patches on the baseline."""
     vary: Vary | None = None

@@ -23,5 +23,6 @@ def study_schema() -> dict[str, Any]:
     definitions["Patch"] = patch
     reference = {"$ref": "#/$defs/Patch"}
     schema["properties"]["baseline"] |= reference
-    schema["properties"]["variants"]["additionalProperties"] = reference
+    for name in ("variants", "at"):
+        schema["properties"][name]["additionalProperties"] = reference
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

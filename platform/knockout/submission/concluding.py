@@ -69,7 +69,7 @@ def conclude(
         versions=_versions(),
         machine=_machine(),
         seconds={"total": seconds, "training": trained},
-        command=f"knockout run {study.study}",
+        command=f"knockout run {study.study} {plan.arguments}".strip(),
     )
     report = write_html(said, folder=ledger.workspace.report(study.study))
     missing = [record for record in records if record.state not in ("done", "diverged")]
