@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from knockout import project
+from knockout.account.matching import plan_study
 from knockout.declare.architecture import Architecture
-from knockout.declare.expand import Plan, expand, plan_text
+from knockout.declare.expand import Plan, plan_text
 from knockout.declare.load import Overrides, load_study
 from knockout.declare.recipe import Recipe
 from knockout.declare.study_schema import study_schema
@@ -35,7 +36,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 def plan_of(text: str, tmp_path: Path, **overrides: object) -> Plan:
     path = tmp_path / "study.yaml"
     path.write_text(text)
-    return expand(load_study(path, overrides=Overrides(**overrides)))  # type: ignore[arg-type]
+    return plan_study(load_study(path, overrides=Overrides(**overrides)))  # type: ignore[arg-type]
 
 
 def problems_of(text: str, tmp_path: Path) -> list[str]:
@@ -60,7 +61,7 @@ def test_expansion_is_pure(tmp_path: Path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     loaded = load_study(path)
-    assert expand(loaded) == expand(loaded)
+    assert plan_study(loaded) == plan_study(loaded)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,6 @@ def test_the_schema_knows_settings_in_patches():
 
 @pytest.mark.parametrize("name", project.names("ablations"))
 def test_each_shipped_plan_is_the_reviewed_one(name: str):
-    plan = expand(load_study(project.root() / "ablations" / f"{name}.yaml"))
+    plan = plan_study(load_study(project.root() / "ablations" / f"{name}.yaml"))
     reviewed = GOLDEN / f"{name}.txt"
     assert plan_text(plan) + "\n" == reviewed.read_text(), f"if it is meant: knockout plan {name} --resolved > {reviewed}"

@@ -23,14 +23,14 @@ def check(
     studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Study files, or names in ablations/.")],
 ) -> None:
     """Check declarations: every problem of every file, with its line; exit code 2 when there is one."""
-    from knockout.declare.expand import expand
+    from knockout.account.matching import plan_study
     from knockout.declare.load import find_study, load_study
     from knockout.errors import InputError
 
     messages = []
     for name in studies:
         try:
-            planned = expand(load_study(find_study(name)))
+            planned = plan_study(load_study(find_study(name)))
         except InputError as error:
             messages.append(str(error))
         else:
@@ -53,16 +53,17 @@ def plan(
     from rich.console import Console
 
     from knockout.cli.loading import load
-    from knockout.declare.expand import expand, plan_text
+    from knockout.account.matching import plan_study
+    from knockout.declare.expand import plan_text
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.preview import preview
     from knockout.submission.tables import plan_table
 
     loaded = load(study, size=size, seeds=seeds, settings=set_)
     if resolved:
-        print(plan_text(expand(loaded)))
+        print(plan_text(plan_study(loaded)))
         return
-    shown = preview(expand(loaded), base=loaded.corpus_base, workspace=open_workspace(workspace))
+    shown = preview(plan_study(loaded), base=loaded.corpus_base, workspace=open_workspace(workspace))
     if as_json:
         print(json.dumps(shown.to_dict(), indent=1))
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from knockout import project
+from knockout.account.matching import plan_study
 from knockout.declare.architecture import Architecture
 from knockout.declare.claim import BASELINE
-from knockout.declare.expand import expand
 from knockout.declare.load import Loaded, Overrides, find_study, load_preset, load_size, load_study, validate
 from knockout.declare.problems import nearest
 from knockout.declare.settings import defaults
@@ -34,7 +34,7 @@ def architecture_of(name: str) -> dict[str, Architecture]:
     except InputError:
         known = [*project.names("ablations/presets"), *project.names("ablations/sizes"), *project.names("ablations")]
         raise InputError(f"no preset, size or study '{name}' (there are {', '.join(known)}){nearest(name, known)}") from None
-    cells = expand(load_study(path)).cells
+    cells = plan_study(load_study(path)).cells
     chosen = [cell for cell in cells if variant in ("", cell.variant)]
     if not chosen:
         known = list(dict.fromkeys(cell.variant for cell in cells))

@@ -4,20 +4,48 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from knockout.declare.architecture import Architecture
 from knockout.declare.claim import BASELINE
 from knockout.declare.corpus import Corpus
 from knockout.declare.document import Document
 from knockout.declare.load import Loaded
+from knockout.declare.match import Match
 from knockout.declare.problems import not_among
 from knockout.declare.recipe import Recipe
 from knockout.declare.settings import Settings, defaults
 from knockout.declare.study import LeaveOneOut, OneFactor, Product, Study
-from knockout.errors import DeclarationError, Problem
+from knockout.errors import DeclarationError, InputError, Problem
+
+Resolved = tuple[Architecture, Recipe]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """How a variant was brought to the baseline's value of a quantity, and what difference remains."""
+
+    on: str
+    free: str
+    solution: int
+    """The free dimension's value."""
+    target: float
+    """What the baseline has."""
+    reached: float
+    error: float
+    """reached / target - 1."""
+
+
+class Solver(Protocol):
+    """Solves a variant's free dimension; `make` gives the variant at a value of it."""
+
+    def __call__(
+        self, *, match: Match, baseline: Resolved, variant: Resolved, make: Callable[[int], Resolved]
+    ) -> tuple[Matched, Resolved]:
+        """What was matched, and the variant then. Raises InputError when nothing comes within the tolerance."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,6 +57,12 @@ class Cell:
     architecture: Architecture
     recipe: Recipe
     patch: dict[str, Any]
+    matched: Matched | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What differs from the baseline: the patch, and what matching solved."""
+        return self.patch if self.matched is None else {**self.patch, self.matched.free: self.matched.solution}
 
     @property
     def num_steps(self) -> int:
@@ -63,8 +97,10 @@ class Plan:
     runs: tuple[PlannedRun, ...]
 
 
-def expand(loaded: Loaded) -> Plan:
+def expand(loaded: Loaded, *, solve: Solver) -> Plan:
     """All cells and runs of a study: for each size the baseline and its variants, for each cell all seeds.
+
+    `solve` matches variants where the study asks for it.
 
     Raises:
         DeclarationError: with every problem of every variant, at the line that made it.
@@ -73,16 +109,47 @@ def expand(loaded: Loaded) -> Plan:
     patches = variant_patches(study, document=loaded.document)
     found = _unknown_variants(study, document=loaded.document, known=list(patches))
     cells: list[Cell] = []
-    for size, (variant, patch) in itertools.product(study.size_names, patches.items()):
-        try:
-            architecture, recipe = _settings(loaded, size=size, patch=patch).resolve()
-            cells.append(Cell(variant, size, architecture, recipe, patch.data))
-        except DeclarationError as error:
-            found.extend(error.problems)
+    for size in study.size_names:
+        at_size = _Size(loaded, size=size, solve=solve)
+        for variant, patch in patches.items():
+            try:
+                cells.append(at_size.cell(variant, patch=patch))
+            except DeclarationError as error:
+                found.extend(error.problems)
     if found:
         raise DeclarationError(list(dict.fromkeys(found)))
     runs = [PlannedRun(cell, seed) for seed in study.seed_list for cell in cells]
     return Plan(study, loaded.text, loaded.overrides.arguments, loaded.corpus, tuple(cells), tuple(runs))
+
+
+class _Size:
+    """The cells of one size, the baseline first."""
+
+    def __init__(self, loaded: Loaded, *, size: str, solve: Solver) -> None:
+        self.loaded = loaded
+        self.size = size
+        self.solve = solve
+        self.baseline: Resolved | None = None
+
+    def cell(self, variant: str, *, patch: Document) -> Cell:
+        settings = _settings(self.loaded, size=self.size, patch=patch)
+        resolved = settings.resolve()
+        if variant == BASELINE:
+            self.baseline = resolved
+        match = self.loaded.study.match
+        if match == "none" or variant == BASELINE or self.baseline is None:
+            return Cell(variant, self.size, *resolved, patch.data)
+        mark = self.loaded.document.mark(("match",))
+
+        def make(value: int) -> Resolved:
+            return settings.over(Document({match.free: value}, {(): mark})).resolve()
+
+        try:
+            matched, resolved = self.solve(match=match, baseline=self.baseline, variant=resolved, make=make)
+        except InputError as error:
+            problem = Problem(mark.file, mark.line, mark.column, "match", f"{variant} at {self.size}: {error}")
+            raise DeclarationError([problem]) from None
+        return Cell(variant, self.size, *resolved, patch.data, matched)
 
 
 def plan_text(plan: Plan) -> str:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
+from knockout.declare.match import Match
 
 Patch = dict[str, Any]
 """Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
@@ -87,6 +88,8 @@ class Study(Declaration):
     """Named patches on the baseline."""
     vary: Vary | None = None
     """Variants by rule, beside the named ones."""
+    match: Match | Literal["none"] = "none"
+    """What is held equal between variants; with none, the report says what differs."""
     seeds: Positive | Annotated[list[NonNegative], Field(min_length=1)] = 5
     """How many seeds, or which."""
     decide: Decide = Decide()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,12 @@ def _study(plan: Plan) -> dict[str, Any]:
         "decide": study.decide.model_dump(),
         "declaration": plan.text,
         "patches": {cell.variant: cell.patch for cell in plan.cells},
+        "matched": [_matched(cell) for cell in plan.cells if cell.matched is not None],
     }
+
+
+def _matched(cell: Cell) -> dict[str, Any]:
+    return {"variant": cell.variant, "size": cell.size, **asdict(cell.matched)} if cell.matched is not None else {}
 
 
 def _versions() -> dict[str, str]:

@@ -71,6 +71,7 @@ class Mirroring:
                 "seed": run.planned.seed,
                 "identity": run.identity,
                 "role": run.planned.role,
+                **({} if cell.matched is None else {"match_error": f"{cell.matched.error:+.4%}"}),
             },
             params=_params(run) | {"steps": cell.num_steps},
             split=split,

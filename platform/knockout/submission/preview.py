@@ -101,7 +101,7 @@ def _cell(cell: Cell, *, plan: Plan, account: Account, done: dict[tuple[str, str
         flops_per_token=account.flops_per_token.forward,
         steps=cell.num_steps,
         tokens=cell.num_steps * cell.recipe.batch * cell.architecture.context,
-        patch=cell.patch,
+        patch=cell.changes,
         runs=sum(run.cell is cell for run in plan.runs),
         reused=None if done is None else done[_key(cell)],
     )

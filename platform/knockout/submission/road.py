@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from knockout.account.matching import plan_study
 from knockout.corpus.prepare import Prepared, prepare
-from knockout.declare.expand import Plan, expand
+from knockout.declare.expand import Plan
 from knockout.declare.load import Loaded
 from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.process import this_process
@@ -57,7 +58,7 @@ class Road:
         self, loaded: Loaded, *, workspace: Workspace, options: Options, listener: Listener, stop: threading.Event
     ) -> None:
         self.loaded = loaded
-        self.plan: Plan = expand(loaded)
+        self.plan: Plan = plan_study(loaded)
         self.workspace = workspace
         self.options = options
         self.listener = listener

@@ -77,7 +77,7 @@ def cell_table(plan: Plan) -> Table:
             number(account.flops_per_token.forward),
             f"{cell.num_steps:,}",
             str(len(plan.study.seed_list)),
-            changes(cell.patch),
+            changes(cell.changes),
         )
     return table
 
