@@ -11,20 +11,27 @@ from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.futures import wait
+from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from knockout.declare.expand import Cell
 from knockout.errors import RunError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
-from knockout.submission.plain import raise_faults
+from knockout.submission.plain import raise_faults, wait_awake
 from knockout.submission.road import Road
 
 
 @task(name="corpus", cache_policy=NO_CACHE, persist_result=False)
-def prepare_corpus(road: Road) -> list[BoundRun]:
+def prepare_corpus(road: Road) -> None:
     """Tokenize the corpus, or find it prepared."""
-    return road.prepare()
+    road.prepare()
+
+
+@task(name="tune", task_run_name="tune {name}", cache_policy=NO_CACHE, persist_result=False)
+def tune_cell(name: str, road: Road, cell: Cell) -> dict[str, float]:
+    """Search one cell's settings; the best ones."""
+    return road.tune(cell).chosen
 
 
 @task(name="run", task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
@@ -46,12 +53,13 @@ def submit(road: Road) -> Concluding:
         KnockoutError: what a step of the road raises; the flow run has failed then.
     """
     # Threads only wait here: each run trains in a process of its own, one for each slot.
-    runner: Any = ThreadPoolTaskRunner(max_workers=road.num_slots + 1)  # generic in a type that Prefect leaves open
+    runner: Any = ThreadPoolTaskRunner(max_workers=road.num_threads + 1)  # generic in a type that Prefect leaves open
 
     @flow(name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
     def study(study: str, submission: str) -> str:
-        runs = prepare_corpus(road)
-        _train_all(road, runs)
+        prepare_corpus(road)
+        _tune_all(road)
+        _train_all(road, road.bind())
         concluding = conclude(road)
         ended.append(concluding)
         if concluding.state != "done":
@@ -67,12 +75,23 @@ def submit(road: Road) -> Concluding:
     return ended[0]
 
 
+def _tune_all(road: Road) -> None:
+    futures = [tune_cell.submit(name=f"{cell.variant} · {cell.size}", road=road, cell=cell) for cell in road.to_tune]
+    for future in _all(road, futures):
+        future.result()
+
+
 def _train_all(road: Road, runs: Sequence[BoundRun]) -> None:
-    futures = [train_run.submit(name=run.name, road=road, run=run) for run in runs]
+    futures = _all(road, [train_run.submit(name=run.name, road=road, run=run) for run in runs])
+    raise_faults(future.state.data for future in futures)
+
+
+def _all(road: Road, futures: list[PrefectFuture[Any]]) -> list[PrefectFuture[Any]]:
+    """The futures, once all have ended; when the wait is interrupted, they are asked to stop."""
     try:
-        wait(futures)
+        wait_awake([future.wrapped_future for future in futures])
     except BaseException:
         road.limits.stop.set()
         wait(futures)
         raise
-    raise_faults(future.state.data for future in futures)
+    return futures

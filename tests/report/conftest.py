@@ -156,6 +156,21 @@ STUDY: dict[str, Any] = {
     "seeds": [0, 1, 2],
     "decide": Decide(),
     "declaration": "study: mask-and-residual\nquestion: <b>bold</b>\n",
+    "tuned": [
+        {
+            "variant": variant,
+            "size": "nano",
+            "trials": [
+                {"number": 0, "values": {"learning_rate": 1e-3}, "loss": 3.5},
+                {"number": 1, "values": {"learning_rate": 1e-2}, "loss": 3.25},
+                {"number": 2, "values": {"learning_rate": 1e-1}, "loss": None},
+            ],
+            "chosen": {"learning_rate": 1e-2},
+            "edges": {"learning_rate": "high"} if variant == "no-mask" else {},
+            "log": {"learning_rate": True},
+        }
+        for variant in ("baseline", "no-mask")
+    ],
     "patches": {
         "no-mask": {"attention": {"mask": {"kind": "none"}}},
         "no-residual": {"residual": {"kind": "none"}},

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -52,6 +53,12 @@ def test_each_curve_is_the_mean_of_what_the_runs_recorded(records: list[RunRecor
     for variant in ("baseline", "no-mask"):
         recorded = [read(run, "generation_loss")[60] for run in of(records, variant)]
         assert last[variant] == pytest.approx(np.mean(recorded))
+
+
+def test_every_trial_of_a_search_is_in_its_table_and_the_chosen_one_marked(report_facts: dict[str, Any]) -> None:
+    table = figures.trials(report_facts["study"]["tuned"])
+    assert table.filter(variant="no-mask")["loss"].to_list() == [3.5, 3.25, None]
+    assert table.filter(variant="no-mask")["chosen"].to_list() == [False, True, False]
 
 
 def test_values_that_are_not_finite_stay_out_of_every_mean(records: list[RunRecord]) -> None:

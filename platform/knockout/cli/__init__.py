@@ -10,6 +10,8 @@ import typer
 from knockout.cli import declarations, running, services
 from knockout.errors import InputError, KnockoutError
 
+INTERRUPTED = 130
+"""The exit code that Typer makes of Ctrl-C."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """The disk is full, or not to be written: nothing that the program could do better."""
 
@@ -37,9 +39,10 @@ def main() -> None:
     except KnockoutError as error:
         print(f"knockout: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("knockout: stopped; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:
+            print("knockout: stopped; the same command goes on from here", file=sys.stderr)
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)

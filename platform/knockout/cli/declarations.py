@@ -52,8 +52,8 @@ def plan(
     """Show what a study would do: variants, parameters, FLOPs, runs to do and to reuse, and about how long."""
     from rich.console import Console
 
-    from knockout.cli.loading import load
     from knockout.account.matching import plan_study
+    from knockout.cli.loading import load
     from knockout.declare.expand import plan_text
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.preview import preview

@@ -19,6 +19,7 @@ from knockout.ledger.workspace import Workspace
 from knockout.report.terminal import metric_table, verdict_table
 from knockout.submission import plain
 from knockout.submission.road import Options, Road
+from knockout.submission.tables import cell_table
 
 
 def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
@@ -31,6 +32,7 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
             road = Road(loaded, workspace=workspace, options=options, listener=watcher, stop=stop)
             with road:
                 watcher.note(f"{loaded.study.study}: {loaded.study.question}")
+                console.print(cell_table(road.plan))
                 concluding = _submit(road, server=server, watcher=watcher)
     finally:
         if server is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -14,7 +14,9 @@ from knockout.declare.expand import Plan
 from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
 from knockout.submission.listener import Listener
-from knockout.submission.tables import cell_table
+
+if TYPE_CHECKING:
+    from knockout.submission.tuning import Tuned
 
 LINE_SECONDS = 15.0
 
@@ -62,14 +64,25 @@ class Watcher(Listener):
             self.corpus_stage = stage
 
     def planned(self, plan: Plan, runs: Sequence[BoundRun], done: Sequence[str], slots: int) -> None:
-        """The plan as a table, before anything trains."""
+        """How much of the plan there is to do."""
         with self.lock:
             self._drop("corpus")
-            self.console.print(cell_table(plan))
             wanted = {run.identity for run in runs}
             self.to_do = len(wanted) - len(set(done))
             doing = f"{self.to_do} to train, {slots} at a time" if self.to_do else "nothing to train"
             self._line(f"{len(wanted)} runs: {len(set(done))} reused, {doing}")
+
+    def tuned(self, tuned: Tuned) -> None:
+        """One line a search."""
+        points = ", ".join(
+            " ".join(f"{path} {value:.3g}" for path, value in trial.values.items())
+            + (" diverged" if trial.loss is None else f" -> {trial.loss:.3f}")
+            for trial in tuned.trials
+        )
+        chosen = ", ".join(f"{path} {value:.3g}" for path, value in tuned.chosen.items())
+        edges = "".join(f" (at the {end} end of its range)" for end in tuned.edges.values())
+        with self.lock:
+            self._line(f"{tuned.variant} · {tuned.size}: tuned to {chosen}{edges}; tried {points}")
 
     def run_progress(self, run: BoundRun, step: int, train_loss: float) -> None:
         """Move the run's bar; elsewhere a line now and then."""
@@ -88,10 +101,12 @@ class Watcher(Listener):
             self._drop(run.identity)
             if reused:
                 return
-            self.ended += 1
+            judged = run.planned.trial is None
+            self.ended += judged
             measured = ", ".join(f"{name} {value:.3f}" for name, value in sorted(ended.metrics.items()) if "loss" in name)
             said = measured if ended.state == "done" else f"{ended.state}: {ended.reason}"
-            self._line(f"({self.ended} of {self.to_do}) {run.name}: {said}")
+            count = f"({self.ended} of {self.to_do}) " if judged else ""
+            self._line(f"{count}{run.name}: {said}")
 
     def concluded(self, facts: dict[str, Any]) -> None:
         """Clear the bars before the verdicts."""

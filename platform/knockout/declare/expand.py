@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from knockout.declare.architecture import Architecture
@@ -77,11 +77,14 @@ class PlannedRun:
     cell: Cell
     seed: int
     role: str = "judged"
+    trial: int | None = None
+    """The number of the trial, in a search."""
 
     @property
     def name(self) -> str:
-        """How people see the run: `no-residual · nano · s3`."""
-        return f"{self.cell.variant} · {self.cell.size} · s{self.seed}"
+        """How people see the run: `no-residual · nano · s3`, or `no-residual · nano · trial 2`."""
+        which = f"s{self.seed}" if self.trial is None else f"trial {self.trial}"
+        return f"{self.cell.variant} · {self.cell.size} · {which}"
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,18 @@ class Plan:
     corpus: Corpus
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
+
+    def with_cells(self, cells: Mapping[tuple[str, str], Cell]) -> Plan:
+        """The plan with other cells in the place of some, by variant and size."""
+
+        def of(cell: Cell) -> Cell:
+            return cells.get((cell.variant, cell.size), cell)
+
+        return replace(
+            self,
+            cells=tuple(of(cell) for cell in self.cells),
+            runs=tuple(replace(run, cell=of(run.cell)) for run in self.runs),
+        )
 
 
 def expand(loaded: Loaded, *, solve: Solver) -> Plan:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 from knockout.declare.match import Match
+from knockout.declare.tune import Tune
 
 Patch = dict[str, Any]
 """Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
@@ -90,6 +91,8 @@ class Study(Declaration):
     """Variants by rule, beside the named ones."""
     match: Match | Literal["none"] = "none"
     """What is held equal between variants; with none, the report says what differs."""
+    tune: Tune | None = None
+    """What is searched for every variant, with the same budget, before it is judged."""
     seeds: Positive | Annotated[list[NonNegative], Field(min_length=1)] = 5
     """How many seeds, or which."""
     decide: Decide = Decide()

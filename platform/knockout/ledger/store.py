@@ -107,9 +107,14 @@ class Ledger:
                 )
             )
             for run in runs:
-                _insert_missing(connection, run, now=now)
-                ask = {key: run[key] for key in ("identity", "variant", "size", "seed", "role")}
-                connection.execute(_asks.insert().values(submission=submission, **ask))
+                _ask(connection, run, submission=submission, now=now)
+
+    def ask(self, submission: str, *, runs: Iterable[Mapping[str, Any]]) -> None:
+        """Record more runs that a submission asks for; as `submit`."""
+        now = time.time()
+        with self._write() as connection:
+            for run in runs:
+                _ask(connection, run, submission=submission, now=now)
 
     def claim(self, identity: str, *, owner: Owner) -> bool:
         """Lease a run that nobody holds and that has no result. False when it is held or finished."""
@@ -307,6 +312,14 @@ def _making(workspace: Workspace) -> Iterator[None]:
     with (workspace.folder / "ledger.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _ask(connection: Connection, run: Mapping[str, Any], *, submission: str, now: float) -> None:
+    _insert_missing(connection, run, now=now)
+    keys = {"submission": submission, "identity": run["identity"], "variant": run["variant"]}
+    if connection.execute(sql.select(_asks.c.seed).filter_by(**keys)).first() is None:
+        rest = {key: run[key] for key in ("size", "seed", "role")}
+        connection.execute(_asks.insert().values(**keys, **rest))
 
 
 def _insert_missing(connection: Connection, run: Mapping[str, Any], *, now: float) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from knockout.judge.records import RunRecord
 from knockout.report import figures
-from knockout.report.dashboard import Chart, Curves, Layers, ParameterSplit
+from knockout.report.dashboard import Chart, Curves, Layers, ParameterSplit, Searches
 from knockout.report.draw_curves import draw_curves
 from knockout.report.draw_layers import draw_layers
 from knockout.report.draw_parameters import draw_parameters
+from knockout.report.draw_tuning import draw_tuning
 from knockout.report.palette import INK, Style, part_colors
 
 _UNITS = {
@@ -30,7 +31,11 @@ _UNITS = {
 
 
 def tabulate(
-    chart: Chart, *, records: Sequence[RunRecord], floors: Mapping[str, Mapping[str, float]]
+    chart: Chart,
+    *,
+    records: Sequence[RunRecord],
+    floors: Mapping[str, Mapping[str, float]],
+    tuned: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any] | None:
     """A chart's facts as plain data: what is declared, and the table to draw; None when there is nothing to
     draw.
@@ -49,10 +54,21 @@ def tabulate(
         case ParameterSplit():
             table = figures.parameter_split(records)
             facts["parts"] = table["part"].unique(maintain_order=True).to_list()
+        case Searches():
+            table = figures.trials(tuned)
     if table.is_empty():
         return None
-    unit = _UNITS.get(chart.metric, chart.metric) if not isinstance(chart, ParameterSplit) else "parameters"
-    return facts | {"unit": unit, "table": table.to_dict(as_series=False)}
+    return facts | {"unit": _unit(chart), "table": table.to_dict(as_series=False)}
+
+
+def _unit(chart: Chart) -> str:
+    match chart:
+        case ParameterSplit():
+            return "parameters"
+        case Searches():
+            return "nats per token"
+        case _:
+            return _UNITS.get(chart.metric, chart.metric)
 
 
 def draw(chart: Mapping[str, Any], *, key: str, styles: Mapping[str, Style]) -> str:
@@ -64,6 +80,8 @@ def draw(chart: Mapping[str, Any], *, key: str, styles: Mapping[str, Style]) -> 
             return draw_layers(chart, key=key, styles=styles)
         case "parameters":
             return draw_parameters(chart, key=key)
+        case "tuning":
+            return draw_tuning(chart, key=key, styles=styles)
         case other:
             raise ValueError(f"no function draws charts of kind '{other}'")
 

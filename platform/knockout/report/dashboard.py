@@ -65,7 +65,14 @@ class Layers(_Titled):
     """Evaluations to show."""
 
 
-Chart = Annotated[Curves | ParameterSplit | Layers, Field(discriminator="kind")]
+class Searches(_Titled):
+    """Loss against each tuned setting, one line a variant; absent where nothing was tuned."""
+
+    kind: Literal["tuning"]
+    """tuning."""
+
+
+Chart = Annotated[Curves | ParameterSplit | Layers | Searches, Field(discriminator="kind")]
 """One chart of a report."""
 
 

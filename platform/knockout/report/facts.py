@@ -37,13 +37,13 @@ def facts(
 ) -> dict[str, Any]:
     """Gather a report's facts.
 
-    `study` holds name, question, source {document, section} or None, corpus, sizes, seeds, decide,
-    declaration (the YAML text) and patches (variant -> patch). `floors` are, for each size, the corpus' cross-entropies in
-    nats per token. `seconds` holds the submission's total and training time. `command` makes the same study
-    again. `dashboard` defaults to the declared one. Raises what `load_dashboard` raises.
+    `study` holds name, question, source {document, section} or None, corpus, sizes, seeds, decide, declaration (the YAML
+    text) and patches (variant -> patch), and where settings were matched or searched, matched and tuned. `floors` are, for
+    each size, the corpus' cross-entropies in nats per token. `seconds` holds the submission's total and training time.
+    `command` makes the same study again. `dashboard` defaults to the declared one. Raises what `load_dashboard` raises.
     """
     charts = (dashboard or load_dashboard()).charts
-    made = [tabulate(chart, records=records, floors=floors) for chart in charts]
+    made = [tabulate(chart, records=records, floors=floors, tuned=study.get("tuned", ())) for chart in charts]
     return {
         "study": plain(study),
         "variants": variants_of(records),

@@ -11,7 +11,8 @@ row. Losses are in nats per token. Metric files are long: step, tokens, metric, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -46,6 +47,19 @@ _COST = {
     "tokens_per_second": pl.Float64,
     "flops": pl.Float64,
 }
+
+
+def trials(tuned: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Every trial of every search: size, variant, path, log, value, loss (null: diverged), chosen."""
+    rows = [
+        (one["size"], one["variant"], path, one["log"][path], value, trial["loss"], value == one["chosen"][path])
+        for one in tuned
+        for trial in one["trials"]
+        for path, value in trial["values"].items()
+    ]
+    schema = {"size": pl.String, "variant": pl.String, "path": pl.String, "log": pl.Boolean}
+    values = {"value": pl.Float64, "loss": pl.Float64, "chosen": pl.Boolean}
+    return pl.DataFrame(rows, schema={**schema, **values}, orient="row")
 
 
 def curves_missing(records: Iterable[RunRecord]) -> list[str]:

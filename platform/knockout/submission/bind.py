@@ -72,7 +72,21 @@ def bind(plan: Plan, *, prepared: Mapping[int, Prepared]) -> list[BoundRun]:
     Raises:
         CorpusError: the corpus has fewer tokens than a window, for some cell.
     """
-    return [_bound(run, prepared=prepared[run.cell.architecture.vocabulary]) for run in plan.runs]
+    return [bind_run(run, prepared=prepared[run.cell.architecture.vocabulary]) for run in plan.runs]
+
+
+def bind_run(run: PlannedRun, *, prepared: Prepared) -> BoundRun:
+    """Give one run its identity; raises as `bind`."""
+    manifest, architecture = prepared.manifest, run.cell.architecture
+    _long_enough(manifest, context=architecture.context, name=run.name)
+    data = meaning(
+        architecture=architecture,
+        recipe=run.cell.recipe,
+        corpus=manifest.digest,
+        seed=run.seed,
+        evaluation={**manifest.evaluation.model_dump(mode="json"), "window": architecture.context},
+    )
+    return BoundRun(run, identity(data), data, prepared.folder)
 
 
 def write_meanings(runs: list[BoundRun], *, workspace: Workspace) -> None:
@@ -93,19 +107,6 @@ def _lies_there(path: Path, *, data: dict[str, Any]) -> bool:
         return json.loads(path.read_bytes()) == data
     except (OSError, ValueError):
         return False
-
-
-def _bound(run: PlannedRun, *, prepared: Prepared) -> BoundRun:
-    manifest, architecture = prepared.manifest, run.cell.architecture
-    _long_enough(manifest, context=architecture.context, name=run.name)
-    data = meaning(
-        architecture=architecture,
-        recipe=run.cell.recipe,
-        corpus=manifest.digest,
-        seed=run.seed,
-        evaluation={**manifest.evaluation.model_dump(mode="json"), "window": architecture.context},
-    )
-    return BoundRun(run, identity(data), data, prepared.folder)
 
 
 def _long_enough(manifest: Manifest, *, context: int, name: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from knockout import __version__
 from knockout.account import count
@@ -20,6 +20,9 @@ from knockout.ledger.store import Ledger, LedgerRun
 from knockout.report.facts import facts
 from knockout.report.html import write_html
 from knockout.submission.bind import BoundRun
+
+if TYPE_CHECKING:
+    from knockout.submission.tuning import Tuned
 
 VERSIONS = ("torch", "pytorch-lightning", "optuna", "mlflow", "prefect", "pyarrow", "polars", "tokenizers", "numpy", "scipy")
 
@@ -44,6 +47,7 @@ def conclude(
     reused: Mapping[str, bool],
     ledger: Ledger,
     seconds: float,
+    tuned: Sequence[Tuned],
 ) -> Concluding:
     """Judge the claims from the ledger's results and write the report."""
     known = {run.identity: run for run in ledger.runs([run.identity for run in runs])}
@@ -61,7 +65,7 @@ def conclude(
     )
     trained = sum(record.seconds for record in records if not record.reused)
     said = facts(
-        _study(plan),
+        {**_study(plan), "tuned": [one.to_dict() for one in tuned]},
         records=records,
         judgement=judgement,
         floors=floors,

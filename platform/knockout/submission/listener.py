@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from knockout.declare.expand import Plan
 from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
+
+if TYPE_CHECKING:
+    from knockout.submission.tuning import Tuned
 
 
 class Listener:
@@ -18,6 +21,9 @@ class Listener:
 
     def planned(self, plan: Plan, runs: Sequence[BoundRun], done: Sequence[str], slots: int) -> None:
         """The runs are known, and which identities already have a result."""
+
+    def tuned(self, tuned: Tuned) -> None:
+        """A cell's search is over."""
 
     def run_started(self, run: BoundRun) -> None:
         """A run has a slot."""

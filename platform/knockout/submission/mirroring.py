@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast, get_args
 
 from knockout.account import count
-from knockout.declare.expand import Plan
+from knockout.declare.expand import Plan, plan_text
 from knockout.ledger.identity import flatten
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun
@@ -34,12 +34,11 @@ class Mirroring:
         if self.mirror is not None:
             self.mirror.reconcile(dead)
 
-    def open_submission(self, plan: Plan, *, submission: str, runs: Sequence[BoundRun]) -> None:
-        """The parent run, with the plan and what it resolved to."""
+    def open_submission(self, plan: Plan, *, submission: str) -> None:
+        """The parent run, with the study as it was written."""
         if self.mirror is None:
             return
         study, self.study = plan.study, plan.study.study
-        resolved = {run.name: {"identity": run.identity, **run.meaning} for run in runs}
         self.parent = self.mirror.open_submission(
             study.study,
             submission=submission,
@@ -49,9 +48,9 @@ class Mirroring:
                 "corpus": study.corpus,
                 "sizes": ", ".join(study.size_names),
                 "seeds": len(study.seed_list),
-                "runs": len(runs),
+                "runs": len(plan.runs),
             },
-            artifacts={"study.yaml": plan.text, "plan.json": json.dumps(resolved, indent=1)},
+            artifacts={"study.yaml": plan.text, "plan.txt": plan_text(plan)},
         )
 
     def open_run(self, run: BoundRun) -> None:

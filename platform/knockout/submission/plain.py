@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
 
 from knockout.errors import RunError
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
+
+WAKE_SECONDS = 0.2
 
 
 def submit(road: Road) -> Concluding:
@@ -16,16 +19,29 @@ def submit(road: Road) -> Concluding:
     Raises:
         KnockoutError: what a step of the road raises.
     """
-    runs = road.prepare()
-    with ThreadPoolExecutor(max_workers=road.num_slots) as pool:
-        futures = [pool.submit(road.train, run) for run in runs]
-        try:
-            wait(futures)
-        except BaseException:
-            road.limits.stop.set()
-            raise
-    raise_faults(future.exception() for future in futures)
+    road.prepare()
+    with ThreadPoolExecutor(max_workers=road.num_threads) as pool:
+        for searched in _all(road, [pool.submit(road.tune, cell) for cell in road.to_tune]):
+            searched.result()
+        trained = _all(road, [pool.submit(road.train, run) for run in road.bind()])
+    raise_faults(future.exception() for future in trained)
     return road.conclude()
+
+
+def _all(road: Road, futures: list[Future[Any]]) -> list[Future[Any]]:
+    """The futures, once all have ended; when the wait is interrupted, they are asked to stop."""
+    try:
+        wait_awake(futures)
+    except BaseException:
+        road.limits.stop.set()
+        raise
+    return futures
+
+
+def wait_awake(futures: Collection[Future[Any]]) -> None:
+    """Wait for all, but wake now and then: on some builds of Python a wait for ever is deaf to signals."""
+    while wait(futures, timeout=WAKE_SECONDS).not_done:
+        continue
 
 
 def raise_faults(endings: Iterable[object]) -> None:

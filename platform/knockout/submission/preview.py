@@ -62,7 +62,9 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace) -> Preview:
     cells = tuple(_cell(cell, plan=plan, account=accounts[_key(cell)], done=done) for cell in plan.cells)
     rate = _flops_per_second(ledger)
     ledger.close()
-    left = [(cell, cell.runs - (cell.reused or 0)) for cell in cells]
+    tune = plan.study.tune
+    trials = tune.trials * tune.seeds if tune is not None else 0
+    left = [(cell, cell.runs - (cell.reused or 0) + trials) for cell in cells]
     seconds = sum(runs * cell.flops_per_token * 3 * cell.tokens / rate for cell, runs in left)
     return Preview(
         plan.study.study,

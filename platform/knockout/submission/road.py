@@ -7,20 +7,22 @@ start, and finds what is done.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from knockout.account.matching import plan_study
 from knockout.corpus.prepare import Prepared, prepare
-from knockout.declare.expand import Plan
+from knockout.declare.expand import Cell, Plan
 from knockout.declare.load import Loaded
 from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.process import this_process
-from knockout.ledger.store import Ledger
+from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
 from knockout.services.environment import quiet_environment
 from knockout.submission.bind import BoundRun, bind, vocabularies, write_meanings
@@ -34,7 +36,12 @@ from knockout.training.progress import read_progress
 from knockout.training.result import read_result
 from knockout.training.spec import Runtime
 
+if TYPE_CHECKING:
+    from knockout.submission.tuning import Tuned
+
 TICK_SECONDS = 1.0
+MAX_GPUS = 16
+"""Of one machine."""
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +77,10 @@ class Road:
         self.runs: list[BoundRun] = []
         self.executions: dict[str, Execution] = {}
         self.active: dict[str, BoundRun] = {}
+        self.tuned: dict[tuple[str, str], tuple[Cell, Tuned]] = {}
+        self.submitted = False
+        self.counting = threading.Lock()
+        self.free: queue.Queue[Slot] | None = None
         self.over = threading.Event()
 
     def __enter__(self) -> Road:
@@ -90,12 +101,12 @@ class Road:
         self.nursery.close()
         if (missed := self.mirroring.close()) is not None:
             self.listener.note(missed)
-        if error is not None and self.runs:
+        if error is not None and self.submitted:
             self._give_up(error)
         self.ledger.close()
 
-    def prepare(self) -> list[BoundRun]:
-        """Prepare the corpus for each vocabulary, give runs their identity, and tell the ledger.
+    def prepare(self) -> None:
+        """Prepare the corpus for each vocabulary, and tell the ledger and the mirror of the submission.
 
         Raises:
             CorpusError: the text is missing, empty or wrong.
@@ -108,21 +119,48 @@ class Road:
                 base=self.loaded.corpus_base,
                 progress=self.listener.corpus,
             )
+        study = self.plan.study.study
+        self.ledger.submit(self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[])
+        self.submitted = True
+        self.mirroring.open_submission(self.plan, submission=self.submission)
+
+    @property
+    def to_tune(self) -> tuple[Cell, ...]:
+        """The cells whose settings are searched before anything is judged."""
+        return self.plan.cells if self.plan.study.tune is not None else ()
+
+    def tune(self, cell: Cell) -> Tuned:
+        """Search one cell's settings; the judged runs of the cell are planned with what it comes to.
+
+        Raises:
+            RunError: a trial ended without a result, or all diverged.
+        """
+        from knockout.submission.tuning import tune_cell  # Optuna takes a second to import, and most studies search nothing
+
+        tune = self.plan.study.tune
+        assert tune is not None
+        tuned_cell, tuned = tune_cell(
+            cell,
+            tune=tune,
+            prepared=self.prepared[cell.architecture.vocabulary],
+            workspace=self.workspace,
+            stop=self.limits.stop,
+            run=self._try,
+        )
+        self.tuned[cell.variant, cell.size] = (tuned_cell, tuned)
+        self.listener.tuned(tuned)
+        return tuned
+
+    def bind(self) -> list[BoundRun]:
+        """Give the judged runs their identity, with what was tuned; the different ones among them are to be trained."""
+        self.plan = self.plan.with_cells({key: cell for key, (cell, _) in self.tuned.items()})
         self.runs = bind(self.plan, prepared=self.prepared)
         write_meanings(self.runs, workspace=self.workspace)
-        self.ledger.submit(
-            self.submission,
-            study=self.plan.study.study,
-            plan=self.plan.text,
-            owner=self.owner,
-            runs=[run.ask() for run in self.runs],
-        )
+        self.ledger.ask(self.submission, runs=[run.ask() for run in self.runs])
         different = {run.identity: run for run in self.runs}
         done = [identity for identity, run in different.items() if self._has_result(run)]
-        num_slots = self.num_slots if len(done) < len(different) else 1
+        num_slots = self.num_slots if len(done) < len(different) else 0
         self.listener.planned(self.plan, self.runs, done, num_slots)
-        self.mirroring.open_submission(self.plan, submission=self.submission, runs=self.runs)
-        self.free = slot_queue(num_slots, num_gpus=self.nursery.gpus)
         return list(different.values())
 
     @property
@@ -130,20 +168,25 @@ class Road:
         """Runs that execute at the same time."""
         return self.options.slots or self.nursery.num_gpus() or usable_cores()
 
+    @property
+    def num_threads(self) -> int:
+        """Threads that suffice to keep every slot busy, known before the devices are counted."""
+        return self.options.slots or max(usable_cores(), MAX_GPUS)
+
     def train(self, run: BoundRun) -> Execution:
         """Bring one run to its end, in a slot of its own.
 
         Raises:
             RunError: the run ended without a result, and not because it was asked to stop.
         """
-        slot = self.free.get()
+        slot = self._slots().get()
         if self.limits.stop.is_set():
-            self.free.put(slot)
+            self._slots().put(slot)
             raise RunError(f"{run.name}: stopped before it started")
         try:
             execution = self._train(run, slot=slot)
         finally:
-            self.free.put(slot)
+            self._slots().put(slot)
         self.executions[run.identity] = execution
         self.listener.run_ended(run, execution.run, execution.reused)
         self.mirroring.close_run(run, execution=execution)
@@ -160,11 +203,18 @@ class Road:
             ledger=self.ledger,
             seconds=time.monotonic() - self.started,
             reused={identity: execution.reused for identity, execution in self.executions.items()},
+            tuned=[tuned for _, tuned in self.tuned.values()],
         )
         self.ledger.conclude(self.submission, state=concluding.state, reason=concluding.reason, facts=concluding.facts)
         self.mirroring.close_submission(concluding)
         self.listener.concluded(concluding.facts)
         return concluding
+
+    def _try(self, run: BoundRun) -> LedgerRun:
+        """Bring a trial's run to its result."""
+        write_meanings([run], workspace=self.workspace)
+        self.ledger.ask(self.submission, runs=[run.ask()])
+        return self.train(run).run
 
     def _has_result(self, run: BoundRun) -> bool:
         """Whether a run is done; one whose files are gone or damaged is not, whatever the ledger says."""
@@ -202,6 +252,13 @@ class Road:
             )
         finally:
             del self.active[run.identity]
+
+    def _slots(self) -> queue.Queue[Slot]:
+        """The free slots; counted when the first run asks, since a submission that only reuses need not wait for devices."""
+        with self.counting:
+            if self.free is None:
+                self.free = slot_queue(self.num_slots, num_gpus=self.nursery.gpus)
+            return self.free
 
     def _tick(self) -> None:
         """While runs are active, show how far they are and mirror what they have measured."""
