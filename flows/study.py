@@ -11,7 +11,7 @@ from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from knockout.declare.expand import Cell
@@ -86,7 +86,7 @@ def _train_all(road: Road, runs: Sequence[BoundRun]) -> None:
     raise_faults(future.state.data for future in futures)
 
 
-def _all(road: Road, futures: list[PrefectFuture[Any]]) -> list[PrefectFuture[Any]]:
+def _all(road: Road, futures: list[Any]) -> list[Any]:
     """The futures, once all have ended; when the wait is interrupted, they are asked to stop."""
     try:
         wait_awake([future.wrapped_future for future in futures])

@@ -9,13 +9,15 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from torch.utils.flop_counter import FlopCounterMode
 
 from knockout.account import count
 from knockout.declare.architecture import Architecture
+from knockout.declare.layers import LayerSlots
 from knockout.model import build
 
 PRESETS = Path(__file__).parents[2] / "ablations" / "presets"
@@ -54,18 +56,27 @@ def members(draw: st.DrawFn, slot: str) -> dict[str, Any]:
 
 
 @st.composite
+def layer_slots(draw: st.DrawFn) -> dict[str, Any]:
+    """Some slots of a layer."""
+    return {slot: draw(members(slot)) for slot in draw(st.sets(st.sampled_from(list(LayerSlots.model_fields))))}
+
+
+@st.composite
 def architectures(draw: st.DrawFn) -> Architecture:
-    slots = ("embedding", "position", "attention", "ffn", "residual", "norm", "head")
-    found = {slot: draw(members(slot)) for slot in slots}
-    if found["attention"]["kind"] == "none" and found["position"]["kind"] == "rotary":
-        found["position"] = {"kind": "none"}
-    return small(
-        width=draw(st.sampled_from([8, 16, 40])),
-        depth=draw(st.integers(0, 3)),
-        vocabulary=draw(st.integers(1, 50)),
-        bias=draw(st.booleans()),
-        **found,
-    )
+    """Any architecture that can stand, layers that differ included."""
+    slots = ("embedding", "position", "attention", "ffn", "residual", "norm", "block", "head")
+    try:
+        return small(
+            width=draw(st.sampled_from([8, 16, 40])),
+            depth=draw(st.integers(0, 3)),
+            vocabulary=draw(st.integers(1, 50)),
+            bias=draw(st.booleans()),
+            pattern=draw(st.just([]) | st.lists(layer_slots(), max_size=2)),
+            layers=draw(st.just({}) | st.fixed_dictionaries({"1": layer_slots()})),
+            **{slot: draw(members(slot)) for slot in slots},
+        )
+    except ValidationError:
+        reject()
 
 
 PARTS = {

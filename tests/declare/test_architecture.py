@@ -10,16 +10,20 @@ from pydantic import ValidationError
 from knockout.declare.architecture import Architecture, HeadLayout, head_layout, hidden_width
 
 DIMENSIONS: dict[str, Any] = {"width": 64, "depth": 2, "heads": 4, "context": 32, "vocabulary": 100}
-SLOTS = ("embedding", "position", "attention", "ffn", "residual", "norm", "head", "init")
+MOE: dict[str, Any] = {"kind": "moe", "experts": 2, "top_k": 1}
+SLOTS = ("embedding", "position", "attention", "ffn", "residual", "norm", "head", "init", "block", "objective", "skeleton")
 KINDS = {
-    "embedding": {"learned"},
+    "embedding": {"learned", "frozen"},
     "position": {"learned", "sinusoidal", "rotary", "none"},
-    "attention": {"multi_head", "single_head", "grouped", "none"},
-    "ffn": {"gelu", "relu", "swiglu", "linear", "moe", "none"},
-    "residual": {"plain", "none"},
-    "norm": {"layer", "rms", "none"},
+    "attention": {"multi_head", "single_head", "grouped", "none", "rnn", "lstm", "gru", "selective_ssm", "retention"},
+    "ffn": {"gelu", "relu", "squared_relu", "swiglu", "geglu", "linear", "moe", "none"},
+    "residual": {"plain", "none", "scaled", "deepnorm", "rezero"},
+    "norm": {"layer", "rms", "dynamic_tanh", "none"},
     "head": {"tied", "untied"},
-    "init": {"gpt2"},
+    "init": {"gpt2", "small", "depth_scaled", "mup"},
+    "block": {"serial", "parallel"},
+    "objective": {"next_token", "masked", "prefix"},
+    "skeleton": {"decoder", "encoder", "encoder_decoder"},
 }
 
 
@@ -49,6 +53,9 @@ def test_dimensions_alone_declare_a_small_gpt2() -> None:
         "norm": "layer",
         "head": "tied",
         "init": "gpt2",
+        "block": "serial",
+        "objective": "next_token",
+        "skeleton": "decoder",
     }
     assert slots["norm"]["placement"] == "pre"
     assert slots["bias"] is True
@@ -94,6 +101,8 @@ def test_an_architecture_cannot_be_changed() -> None:
         ({"width": 63, "position": {"kind": "sinusoidal"}, "heads": 3}, "width", "63 must be even"),
         ({"position": {"kind": "rotary"}, "attention": {"kind": "none"}}, "position.kind", "is none"),
         ({"ffn": {"kind": "moe", "experts": 2, "top_k": 3}}, "ffn.top_k", "3 is more than the 2 experts"),
+        ({"ffn": {**MOE, "first_dense": 3}}, "ffn.first_dense", "3 is more than the 2 layers there are"),
+        ({"ffn": {**MOE, "dense_hidden": 8}}, "ffn.dense_hidden", "there are none"),
         ({"ffn": {"kind": "gelu", "hidden": 8, "expansion": 2.0}}, "ffn.hidden", "exclude each other"),
         ({"ffn": {"kind": "relu", "expansion": 0.001}}, "ffn.expansion", "leaves no hidden unit"),
     ],
@@ -123,7 +132,9 @@ def test_all_refusals_come_at_once() -> None:
         ({"width": "64"}, "width"),
         ({"attention": {"kind": "none", "causal": False}}, "attention.none.causal"),
         ({"norm": {"kind": "layer", "eps": 0.0}}, "norm.layer.eps"),
-        ({"ffn": {"kind": "moe", "experts": 2, "top_k": 1, "balance": -0.1}}, "ffn.moe.balance"),
+        ({"ffn": {**MOE, "balance": {"kind": "loss", "weight": 0.0}}}, "ffn.moe.balance.loss.weight"),
+        ({"ffn": {**MOE, "balance": {"kind": "bias", "speed": -0.1}}}, "ffn.moe.balance.bias.speed"),
+        ({"ffn": {**MOE, "activation": "moe"}}, "ffn.moe.activation"),
         ({"position": {"kind": "rotary", "base": float("nan")}}, "position.rotary.base"),
     ],
 )
@@ -144,6 +155,8 @@ def test_heads_need_not_divide_the_width_where_they_are_not_used() -> None:
         ({"kind": "swiglu"}, 4096, 10928),  # 8/3 * 4096 = 10922.67, up to a multiple of 8
         ({"kind": "swiglu"}, 768, 2048),
         ({"kind": "swiglu", "expansion": 3.25}, 16384, 53248),
+        ({"kind": "geglu"}, 768, 2048),
+        ({"kind": "squared_relu"}, 64, 256),
         ({"kind": "swiglu", "hidden": 7}, 64, 7),
         ({"kind": "relu", "expansion": 2}, 64, 128),
         ({"kind": "moe", "experts": 4, "top_k": 1}, 64, 256),

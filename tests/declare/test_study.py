@@ -77,7 +77,11 @@ def test_expansion_is_pure(tmp_path: Path):
         ("{depth: 4}", "{heads: 7}", "5: heads: 7"),
         ("{depth: 4}", "{ffn.hidden: 8, ffn.expansion: 2.0}", "5: ffn"),
         ("{depth: 4}", "{tokens: 100}", "5: tokens: 100 tokens are less than one step of batch 8 × context 128"),
-        ("{kind: none}", "{kind: non}", "7: residual: 'non' is not a residual (plain, none); did you mean 'none'?"),
+        (
+            "{kind: none}",
+            "{kind: non}",
+            "7: residual: 'non' is not a residual (plain, none, scaled, deepnorm, rezero); did you mean 'none'?",
+        ),
         ("{kind: none}", "{kind: none, alpha: 2}", "7: residual.alpha: unknown key; allowed are kind"),
         ("than: baseline", "than: basline", "12: claims.0.expect.than: 'basline' is not a variant of this study"),
         ("is: worse", "is: wors", "12: claims.0.expect: 'wors' is not an expect"),

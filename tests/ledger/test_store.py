@@ -111,7 +111,9 @@ def test_a_lease_of_another_host_lives_by_its_heartbeat(ledger: Ledger, monkeypa
 def _claim_all(folder: Path, names: list[str], barrier: object, results: object) -> None:
     barrier.wait()  # type: ignore[attr-defined]
     ledger = Ledger(open_workspace(folder))
-    ledger.submit(f"s{os.getpid()}", study="x", plan="", owner=this_process(), runs=[ask(name) for name in names])
+    ledger.submit(f"s{os.getpid()}", study="x", plan="", owner=this_process(), runs=[])
+    for name in names:
+        ledger.ask(f"s{os.getpid()}", runs=[ask(name)])
     results.put([name for name in names if ledger.claim(name, owner=this_process())])  # type: ignore[attr-defined]
 
 

@@ -11,6 +11,15 @@ from knockout.declare.architecture import Architecture
 
 DIMENSIONS: dict[str, Any] = {"width": 16, "depth": 2, "heads": 4, "context": 12, "vocabulary": 11}
 
+UNMASKED: dict[str, Any] = {"kind": "multi_head", "causal": False}
+COMPANY: dict[str, Any] = {
+    "residual-deepnorm": {"norm": {"kind": "layer", "placement": "post"}},
+    "objective-masked": {"skeleton": {"kind": "encoder"}, "attention": UNMASKED},
+    "skeleton-encoder": {"objective": {"kind": "masked"}, "attention": UNMASKED},
+    "skeleton-encoder_decoder": {"objective": {"kind": "prefix", "share": 0.5}},
+}
+"""What a kind cannot stand without."""
+
 
 def declare_small(**changes: Any) -> Architecture:
     return Architecture.model_validate({**DIMENSIONS, **changes})
@@ -25,7 +34,8 @@ def _every_kind() -> dict[str, Architecture]:
                 continue
             required = {name: 2 for name, inner in member.model_fields.items() if inner.is_required()}
             kind = member.model_fields["kind"].default
-            found[f"{slot}-{kind}"] = declare_small(**{slot: {"kind": kind, **required}})
+            name = f"{slot}-{kind}"
+            found[name] = declare_small(**{slot: {"kind": kind, **required}}, **COMPANY.get(name, {}))
     return found
 
 
@@ -41,4 +51,13 @@ def declare() -> Callable[..., Architecture]:
 @pytest.fixture(params=KINDS.values(), ids=list(KINDS))
 def each_kind(request: pytest.FixtureRequest) -> Architecture:
     """The small default architecture with one slot changed, for every kind there is."""
+    return request.param
+
+
+CAUSAL = {name: kind for name, kind in KINDS.items() if kind.causal}
+
+
+@pytest.fixture(params=CAUSAL.values(), ids=list(CAUSAL))
+def each_causal_kind(request: pytest.FixtureRequest) -> Architecture:
+    """As each_kind, without those that are made to read both sides."""
     return request.param

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from knockout.declare.architecture import Architecture
-from knockout.model.block import Block
+from knockout.model.block import build_block
+from knockout.model.head_position import HeadPosition
 
 Declare = Callable[..., Architecture]
 POST = {"kind": "layer", "placement": "post"}
 
 
 def filled_block(architecture: Architecture) -> Any:
-    block = Block(architecture, rotate=nn.Identity())
+    block = build_block(architecture, position=HeadPosition())
     generator = torch.Generator().manual_seed(31)
     for parameter in block.parameters():
         nn.init.normal_(parameter, generator=generator)

@@ -18,9 +18,12 @@ UNMASKED = [
 ]
 
 
-def test_no_causal_kind_sees_a_later_token(each_kind: Architecture) -> None:
-    assert each_kind.causal
-    assert future_leak(each_kind, seed=0) < 1e-12
+def test_no_causal_kind_sees_a_later_token(each_causal_kind: Architecture) -> None:
+    assert future_leak(each_causal_kind, seed=0) < 1e-12
+
+
+def test_only_an_encoder_is_not_causal_unless_it_is_told(each_kind: Architecture) -> None:
+    assert each_kind.causal == (each_kind.skeleton.kind != "encoder")
 
 
 @pytest.mark.parametrize("attention", UNMASKED, ids=lambda attention: attention["kind"])

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from knockout.declare.architecture import Architecture
 from knockout.model import build
+from knockout.model.balance import balance_loss
 from knockout.model.feed_forward import build_feed_forward
-from knockout.model.mixture import MixtureOfExperts, balance_loss
+from knockout.model.mixture import MixtureOfExperts
 
 Declare = Callable[..., Architecture]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": nn.GELU(), "relu": nn.ReLU()}
@@ -98,7 +99,7 @@ def test_balance_loss_is_one_when_even_and_the_number_of_experts_at_collapse() -
 
 
 def test_auxiliary_loss_is_the_weighted_sum_over_layers_and_is_taken_once(declare: Declare) -> None:
-    ffn = {"kind": "moe", "experts": 4, "top_k": 1, "balance": 0.5}
+    ffn = {"kind": "moe", "experts": 4, "top_k": 1, "balance": {"kind": "loss", "weight": 0.5}}
     network = build(declare(depth=3, ffn=ffn, init={"kind": "gpt2", "std": 1e-6}), seed=0)
     prediction = network(torch.randint(11, (4, 12), generator=torch.Generator().manual_seed(1)))
     # Routers this small give every expert the same probability, and then the loss is 1 whatever the load.
@@ -111,7 +112,9 @@ def test_networks_without_a_mixture_ask_for_nothing(declare: Declare) -> None:
 
 
 def test_balance_loss_evens_the_load(declare: Declare) -> None:
-    network = build(declare(depth=1, ffn={"kind": "moe", "experts": 4, "top_k": 1, "balance": 1.0}), seed=0)
+    network = build(
+        declare(depth=1, ffn={"kind": "moe", "experts": 4, "top_k": 1, "balance": {"kind": "loss", "weight": 1.0}}), seed=0
+    )
     ffn = network.blocks[0].ffn
     assert isinstance(ffn, MixtureOfExperts)
     tokens_BT = torch.randint(11, (8, 12), generator=torch.Generator().manual_seed(1))

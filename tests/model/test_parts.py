@@ -16,9 +16,10 @@ from knockout.model import build
 from knockout.model.attention import build_attention
 from knockout.model.embedding import build_embedding
 from knockout.model.feed_forward import build_feed_forward
+from knockout.model.head_position import HeadPosition
 from knockout.model.initialise import initialise
 from knockout.model.norm import build_norm
-from knockout.model.position import build_positions
+from knockout.model.position import build_head_position, build_position
 
 Declare = Callable[..., Architecture]
 
@@ -85,7 +86,7 @@ def test_scaled_embedding_is_the_row_times_the_root_of_the_width(declare: Declar
 
 
 def test_sinusoidal_positions_are_their_formula_at_any_length(declare: Declare) -> None:
-    stream = build_positions(declare(position={"kind": "sinusoidal"})).stream.double()
+    stream = build_position(declare(position={"kind": "sinusoidal"})).double()
     for length in (5, 12, 40):
         table_TD = stream(torch.zeros(1, length, 16, dtype=torch.float64))[0]
         for position in range(length):
@@ -96,7 +97,7 @@ def test_sinusoidal_positions_are_their_formula_at_any_length(declare: Declare) 
 
 
 def test_rotary_positions_turn_every_pair_in_the_complex_plane(declare: Declare) -> None:
-    rotate = build_positions(declare(width=32, position={"kind": "rotary", "base": 100.0})).heads.double()
+    rotate = build_head_position(declare(width=32, position={"kind": "rotary", "base": 100.0})).double()
     x_BHTK = some_stream(1, 2, 20, 8)  # longer than the context of 12
     turned_BHTK = rotate(x_BHTK)
     for head in range(2):
@@ -108,7 +109,7 @@ def test_rotary_positions_turn_every_pair_in_the_complex_plane(declare: Declare)
 
 
 def test_rotary_scores_depend_on_the_offset_alone(declare: Declare) -> None:
-    rotate = build_positions(declare(width=32, position={"kind": "rotary"})).heads.double()
+    rotate = build_head_position(declare(width=32, position={"kind": "rotary"})).double()
     query_K, key_K = some_stream(2, 8)
     queries_TK = rotate(query_K.expand(1, 1, 12, 8))[0, 0]
     keys_TK = rotate(key_K.expand(1, 1, 12, 8))[0, 0]
@@ -144,7 +145,7 @@ def test_other_positions_read_sequences_of_any_length(declare: Declare, kind: st
 def test_attention_is_its_formula_head_by_head(
     declare: Declare, attention: dict[str, object], num_heads: int, num_kv_heads: int
 ) -> None:
-    part = filled(build_attention(declare(attention=attention), rotate=nn.Identity()))
+    part = filled(build_attention(declare(attention=attention), position=HeadPosition()))
     x_TD, width = some_stream(6, 16), 16 // num_heads
     query_TD, key_TD, value_TD = (linear(x_TD, part.get_submodule(name)) for name in ("query", "key", "value"))
     read = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
+from knockout.ledger.process import start_time
+from knockout.services.environment import quiet_environment
+from knockout.training.launcher import Nursery
 from knockout.training.metrics import read_metrics
 from knockout.training.progress import read_progress
 from knockout.training.run import EXIT_STOPPED
-from knockout.training.spec import RESULT, WEIGHTS
+from knockout.training.spec import METRICS, RESULT, WEIGHTS
 
 TIMING = ["tokens_per_second"]
 
@@ -64,15 +69,22 @@ def test_resume_after_kill_equals_an_uninterrupted_run(
     assert [row["step"] for row in ended["rows"] if row["metric"] == "train_loss"] == list(range(1, 101))
 
 
-def test_a_run_that_dies_before_its_last_evaluation_is_sealed_sits_the_same_exam(
-    laboratory, tmp_path, uninterrupted, until
+def test_a_run_that_dies_between_its_metrics_and_its_result_is_sealed_by_the_next_process(
+    laboratory, tmp_path, uninterrupted
 ):
     run = laboratory.declare(tmp_path)
-    child = laboratory.launch(run)
-    until(lambda: last_checkpoint(run.folder) == 100 or child.ended.is_set())
-    os.kill(child.pid, signal.SIGKILL)
-    until(child.ended.is_set)
-    (run.folder / RESULT).unlink(missing_ok=True)
+    code = """if True:
+        import os, sys
+        from pathlib import Path
+        from knockout.training import run
+        from knockout.training.spec import Runtime
+        run.write_result = lambda *args, **kwargs: os._exit(9)
+        run.train(Path(sys.argv[1]), runtime=Runtime(corpus=sys.argv[2]))"""
+    command = [sys.executable, "-c", code, str(run.folder), str(laboratory.corpus.folder)]
+    assert subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode == 9
+    assert (run.folder / METRICS).exists()
+    assert not (run.folder / RESULT).exists()
+    assert last_checkpoint(run.folder) == run.num_steps
     assert laboratory.train(run) == 0
     assert came_to(run.folder) == uninterrupted
 
@@ -113,10 +125,6 @@ def test_two_processes_for_one_folder_train_it_once(laboratory, tmp_path, uninte
 
 
 def test_runs_die_with_the_parent_of_the_training_processes(tmp_path, laboratory, until):
-    from knockout.ledger.process import start_time
-    from knockout.services.environment import quiet_environment
-    from knockout.training.launcher import Nursery
-
     run = laboratory.declare(tmp_path, tokens=64_000_000)
     nursery = Nursery(quiet_environment(tmp_path), log=tmp_path / "log")
     child = nursery.launch(run.folder, runtime=laboratory.runtime(), environment={})
@@ -125,5 +133,3 @@ def test_runs_die_with_the_parent_of_the_training_processes(tmp_path, laboratory
     until(child.ended.is_set)
     until(lambda: start_time(child.pid) is None)
     nursery.close()
-
-

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from knockout.account.attention import attention_cost, cached_values_per_token
+from knockout.account.attention import attention_cost
+from knockout.account.cache import CacheBytes, layer_cache
 from knockout.account.cost import Cost
-from knockout.account.embedding import embedding_cost, head_cost, position_cost
+from knockout.account.embedding import embedding_cost, frozen_parameters, head_cost, position_cost, spared_flops
 from knockout.account.feed_forward import feed_forward_cost
 from knockout.account.norm import block_norm_cost, final_norm_cost
+from knockout.account.skeleton import Stack, cross_attention_cost, in_window, stacks
 from knockout.declare.architecture import Architecture
 
 ADAM_BYTES = 8
@@ -46,7 +48,8 @@ class LayerParameters:
 
 @dataclass(frozen=True)
 class Flops:
-    """FLOPs a token, 2 a multiply-add. Training is 3 x forward: backward does every product twice."""
+    """FLOPs a token, 2 a multiply-add. Training is 3 x forward, since backward does every product twice; a frozen table
+    that is the head too is spared one."""
 
     forward: int
     training: int
@@ -54,7 +57,7 @@ class Flops:
 
 @dataclass(frozen=True)
 class KvCache:
-    """Keys and values of all blocks in bytes: a token's, and the whole batch's at the context."""
+    """What all blocks remember, in bytes: what a token adds while no window drops one, and a batch's at the context."""
 
     bytes_per_token: int
     bytes: int
@@ -74,7 +77,7 @@ class Account:
 
     parameters: Parameters
     per_layer: tuple[LayerParameters, ...]
-    """One entry a block, from the first to the last."""
+    """One entry a block, from the first to the last; in an encoder-decoder those of the first stack come first."""
     flops_per_token: Flops
     kv_cache: KvCache
     bytes: Bytes
@@ -82,6 +85,38 @@ class Account:
     def to_dict(self) -> dict[str, Any]:
         """Plain nested numbers under `parameters`, `flops_per_token`, `kv_cache` and `bytes`."""
         return {key: value for key, value in asdict(self).items() if key != "per_layer"}
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What one block's parts cost."""
+
+    attention: Cost
+    feed_forward: Cost
+    norm: Cost
+
+    @classmethod
+    def of(cls, layer: Architecture, *, stack: Stack, context: int) -> _Layer:
+        attention = attention_cost(layer, context=stack.num_tokens) + cross_attention_cost(layer, stack=stack)
+        return cls(
+            in_window(attention, stack=stack, context=context),
+            in_window(feed_forward_cost(layer), stack=stack, context=context),
+            block_norm_cost(layer),
+        )
+
+    @property
+    def block(self) -> Cost:
+        return self.attention + self.feed_forward + self.norm
+
+    @property
+    def parameters(self) -> LayerParameters:
+        return LayerParameters(
+            total=self.block.parameters,
+            active=self.block.active,
+            attention=self.attention.parameters,
+            feed_forward=self.feed_forward.parameters,
+            norm=self.norm.parameters,
+        )
 
 
 def count(
@@ -99,45 +134,37 @@ def count(
     lookups, norms, activations, softmax and additions are not counted. So `forward` times tokens equals
     torch's FlopCounterMode. `weight_bytes` and `cache_bytes` are bytes a number: 2 for float16 and bfloat16,
     4 for float32. The cache is what the keys and values take; only a causal network can reuse them from token
-    to token.
+    to token. In an encoder-decoder the window's prefix passes through one stack and the rest through the other,
+    so FLOPs a token are the window's over its tokens, rounded; its cache is the second stack's.
     """
     context = architecture.context if context is None else context
-    depth = architecture.depth
-    attention = attention_cost(architecture, context=context)
-    feed_forward, norm = feed_forward_cost(architecture), block_norm_cost(architecture)
+    found = stacks(architecture, context=context)
+    layers = [_Layer.of(layer, stack=stack, context=context) for stack in found for layer in stack.layers]
+    blocks = found[-1].layers
+    caches = (layer_cache(block, context=context, number_bytes=cache_bytes) for block in blocks)
+    cache = sum(caches, start=CacheBytes(0, 0))
     embedding, position, head = (
         embedding_cost(architecture),
         position_cost(architecture),
-        head_cost(architecture),
+        in_window(head_cost(architecture), stack=found[-1], context=context),
     )
-    block = attention + feed_forward + norm
-    final_norm = final_norm_cost(architecture)
-    whole = embedding + position + block * depth + final_norm + head
-    per_token = cached_values_per_token(architecture) * cache_bytes
+    final_norm = final_norm_cost(architecture) * len(found)
+    whole = sum((layer.block for layer in layers), start=embedding + position + final_norm + head)
+    trained = whole.parameters - frozen_parameters(architecture)
+    spared = in_window(Cost(flops_per_token=spared_flops(architecture)), stack=found[-1], context=context).flops_per_token
     return Account(
         parameters=Parameters(
             total=whole.parameters,
             active=whole.active,
             embedding=embedding.parameters,
             position=position.parameters,
-            attention=attention.parameters * depth,
-            feed_forward=feed_forward.parameters * depth,
-            norm=norm.parameters * depth + final_norm.parameters,
+            attention=sum(layer.attention.parameters for layer in layers),
+            feed_forward=sum(layer.feed_forward.parameters for layer in layers),
+            norm=sum(layer.norm.parameters for layer in layers) + final_norm.parameters,
             head=head.parameters,
         ),
-        per_layer=(_layer(attention, feed_forward, norm),) * depth,
-        flops_per_token=Flops(forward=whole.flops_per_token, training=3 * whole.flops_per_token),
-        kv_cache=KvCache(bytes_per_token=per_token, bytes=per_token * context * batch),
-        bytes=Bytes(weights=whole.parameters * weight_bytes, optimizer=whole.parameters * ADAM_BYTES),
-    )
-
-
-def _layer(attention: Cost, feed_forward: Cost, norm: Cost) -> LayerParameters:
-    block = attention + feed_forward + norm
-    return LayerParameters(
-        total=block.parameters,
-        active=block.active,
-        attention=attention.parameters,
-        feed_forward=feed_forward.parameters,
-        norm=norm.parameters,
+        per_layer=tuple(layer.parameters for layer in layers),
+        flops_per_token=Flops(forward=whole.flops_per_token, training=3 * whole.flops_per_token - spared),
+        kv_cache=KvCache(bytes_per_token=cache.per_token, bytes=cache.total * batch),
+        bytes=Bytes(weights=whole.parameters * weight_bytes, optimizer=trained * ADAM_BYTES),
     )

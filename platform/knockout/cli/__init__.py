@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from knockout.cli import declarations, running, services
+from knockout.cli import declarations, generating, reproducing, running, services
 from knockout.errors import InputError, KnockoutError
 
 INTERRUPTED = 130
@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 declarations.register(app)
 running.register(app)
+generating.register(app)
+reproducing.register(app)
 services.register(app)
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
+
+
+class Dtype(StrEnum):
+    """What a number is stored in."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT8 = "float8"
+
+
+DTYPE_BYTES = {Dtype.FLOAT32: 4, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOAT8: 1}
 
 
 def register(app: typer.Typer) -> None:
@@ -73,25 +86,28 @@ def plan(
 def params(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A preset, a size, a study, or STUDY:VARIANT.")],
     context: Annotated[int | None, typer.Option(min=1, help="Tokens of context instead of the architecture's own.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences, for the KV cache.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Sequences, for the KV cache and the activations.")] = 1,
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Of weights, cache and activations.")] = Dtype.BFLOAT16,
     as_json: AsJson = False,
 ) -> None:
     """Count an architecture without building it: parameters by part, FLOPs a token, KV cache, bytes."""
     from rich.console import Console
 
     from knockout.account import count
+    from knockout.account.activations import activation_bytes
     from knockout.cli.loading import architecture_of
-    from knockout.submission.tables import account_table
+    from knockout.report.accounts import account_table
 
-    counted = {
-        title: count(architecture, context=context, batch=batch) for title, architecture in architecture_of(name).items()
-    }
+    size, data = DTYPE_BYTES[dtype], {}
+    for title, architecture in architecture_of(name).items():
+        account = count(architecture, context=context, batch=batch, weight_bytes=size, cache_bytes=size)
+        activations = activation_bytes(architecture, context=context, batch=batch, number_bytes=size)
+        data[title] = account.to_dict()
+        data[title]["bytes"]["activations"] = activations
+        if not as_json:
+            Console().print(account_table(account, activations=activations, dtype=dtype.value, title=title))
     if as_json:
-        data = {title: account.to_dict() for title, account in counted.items()}
         print(json.dumps(next(iter(data.values())) if len(data) == 1 else data, indent=1))
-    else:
-        for title, account in counted.items():
-            Console().print(account_table(account, title=title))
 
 
 def schema(

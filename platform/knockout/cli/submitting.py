@@ -52,7 +52,10 @@ def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) 
     except ServiceError as error:
         watcher.note(f"{error}\nGoing on without Prefect.")
         return plain.submit(road)
-    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    # States tell Prefect what failed; on the terminal the ledger's sentence stands alone. Sending log lines as well would
+    # only add errors of its own when the server ends first.
+    quiet = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
+    os.environ |= {"PREFECT_API_URL": f"{url}/api", **quiet}
     return _flow("study").submit(road)
 
 

@@ -1,5 +1,6 @@
 """Documents to tokens, and back.
 
+Only byte-pair encoding needs tokenizers, and imports it where it is used: `make gpu-check` prepares a corpus without it.
 The invariant: encoding loses nothing. Each token but end-of-text stands for a fixed number of raw bytes,
 and a document's tokens stand for exactly its bytes. End-of-text is put in by number: no text can become it.
 
@@ -10,10 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from knockout.corpus.collect import TrainingText
 from knockout.corpus.manifest import Manifest
@@ -21,6 +21,9 @@ from knockout.corpus.shards import token_dtype, verify
 from knockout.corpus.text import pieces
 from knockout.declare.corpus import Bpe, Bytes, Corpus, Identity, Markov
 from knockout.errors import CorpusError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 TOKENIZER = "tokenizer.json"
 NUM_BYTES = 256
@@ -133,6 +136,8 @@ def open_encoder(folder: Path, *, manifest: Manifest) -> Encoder:
         CorpusError: its file is missing or damaged.
     """
     if manifest.tokenizer is not None:
+        from tokenizers import Tokenizer
+
         path = folder / manifest.tokenizer.file
         verify(path, sha256=manifest.tokenizer.sha256)
         return BpeEncoder(Tokenizer.from_file(str(path)), vocabulary=manifest.vocabulary)
@@ -164,6 +169,8 @@ def _fit_bpe(text: TrainingText, *, sample_bytes: int, vocabulary: int, name: st
 
 
 def _train_bpe(sample: list[bytes], *, vocabulary: int) -> Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -149,6 +149,7 @@ class _Size:
     def cell(self, variant: str, *, patch: Document) -> Cell:
         settings = _settings(self.loaded, size=self.size, patch=patch)
         resolved = settings.resolve()
+        self._check_ranges(settings)
         if variant == BASELINE:
             self.baseline = resolved
         match = self.loaded.study.match
@@ -165,6 +166,15 @@ class _Size:
             problem = Problem(mark.file, mark.line, mark.column, "match", f"{variant} at {self.size}: {error}")
             raise DeclarationError([problem]) from None
         return Cell(variant, self.size, *resolved, patch.data, matched)
+
+    def _check_ranges(self, settings: Settings) -> None:
+        """Both ends of every tuned range must be legal settings of the variant."""
+        tune = self.loaded.study.tune
+        ends = {path: (range_.low, range_.high) for path, range_ in tune.ranges.items()} if tune is not None else {}
+        for path, values in ends.items():
+            mark = self.loaded.document.mark(("tune", path))
+            for value in values:
+                settings.over(Document({path: value}, {(): mark})).resolve()
 
 
 def plan_text(plan: Plan) -> str:

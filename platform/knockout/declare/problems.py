@@ -32,10 +32,10 @@ def problems(error: ValidationError, *, model: type[BaseModel], document: Docume
 
 
 def union_members(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The model classes that an annotation admits, through Annotated, unions, lists and optionals."""
+    """The model classes that an annotation admits, through Annotated, unions, lists, mappings and optionals."""
     if get_origin(annotation) is Annotated:
         return union_members(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType, list, tuple):
+    if get_origin(annotation) in (Union, UnionType, list, tuple, dict):
         return tuple(member for part in get_args(annotation) for member in union_members(part))
     return (annotation,) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ()
 
@@ -65,9 +65,10 @@ def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) ->
             here = here.get(step)
             if not last:
                 owners = union_members(known[step]) if step in known else owners
-        elif isinstance(here, list) and isinstance(step, int):
-            path.append(step)
-            here = here[step] if step < len(here) else None
+        elif isinstance(here, list) and str(step).isdigit():
+            place = int(step)
+            path.append(place)
+            here = here[place] if place < len(here) else None
         else:
             owners = tuple(owner for owner in owners if step in _tags(owner)) or owners
     return tuple(path), owners

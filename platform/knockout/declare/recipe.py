@@ -45,6 +45,29 @@ class Constant(Declaration):
 Schedule = Annotated[Cosine | Constant, Field(discriminator="kind")]
 
 
+class CrossEntropy(Declaration):
+    """Minus the log of the right token's probability under a softmax, in nats."""
+
+    kind: Literal["cross_entropy"] = "cross_entropy"
+    z_loss: Annotated[float, Field(ge=0.0)] = 0.0
+    """Weight of the squared log of the softmax's normaliser, 0 or more (Chowdhery et al. 2022, "PaLM", section 5: 1e-4)."""
+
+
+class HardMargin(Declaration):
+    """How far the right logit falls short of beating every other by the margin (Crammer & Singer 2001, section 3).
+
+    As argmax does, it asks which token is best, and gives no probabilities: a network is judged by its cross-entropy
+    all the same.
+    """
+
+    kind: Literal["hard_margin"] = "hard_margin"
+    margin: PositiveFloat = 1.0
+    """By how much the right logit is to beat the best of the others. Over 0."""
+
+
+Loss = Annotated[CrossEntropy | HardMargin, Field(discriminator="kind")]
+
+
 class Recipe(Declaration):
     """A full declaration of how one run trains. One unit of progress everywhere: the optimizer step."""
 
@@ -60,6 +83,8 @@ class Recipe(Declaration):
     """What the learning rate does after the warm-up."""
     optimizer: AdamW = AdamW()
     """The optimiser and its constants."""
+    loss: Loss = CrossEntropy()
+    """What training minimises. The exam is cross-entropy always."""
     clip: PositiveFloat | None = 1.0
     """Largest global gradient norm; larger gradients are scaled down. null: no clipping."""
     accumulate: Positive = 1

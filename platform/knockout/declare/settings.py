@@ -104,6 +104,7 @@ def _lay(
         if other is not None and not _sets(patch, path=other):
             data.pop(other.split(".")[-1], None)
         _mark(marks, here, patch.mark(origin))
+        marks |= {(*here, *within[len(origin) :]): mark for within, mark in patch.marks.items() if _is_in(within, origin)}
         return
     old = data.get(key)
     slot = dict(old) if isinstance(old, dict) else {}
@@ -122,6 +123,10 @@ def _sets(patch: Document, *, path: str) -> bool:
     """Whether the patch itself sets what stands at a dotted path."""
     slot, _, name = path.partition(".")
     return path in patch.data or (isinstance(patch.data.get(slot), dict) and name in patch.data[slot])
+
+
+def _is_in(path: Path_, whole: Path_) -> bool:
+    return len(path) > len(whole) and path[: len(whole)] == whole
 
 
 def _mark(marks: dict[Path_, Mark], here: Path_, mark: Mark) -> None:

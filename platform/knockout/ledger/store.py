@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sql
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
@@ -181,10 +182,13 @@ class Ledger:
             rows = connection.execute(_runs.select().where(_runs.c.identity.in_(list(identities))))
             return [_run(row) for row in rows]
 
-    def asked(self, submission: str) -> list[tuple[str, str, str, int]]:
-        """(identity, variant, size, seed) of each run that a submission asked for."""
+    def asked(self, submission: str, *, role: str | None = None) -> list[tuple[str, str, str, int]]:
+        """(identity, variant, size, seed) of each run that a submission asked for, in one role (judged, trial) or all."""
+        query = _asks.select().where(_asks.c.submission == submission)
+        if role is not None:
+            query = query.where(_asks.c.role == role)
         with self._read() as connection:
-            rows = connection.execute(_asks.select().where(_asks.c.submission == submission))
+            rows = connection.execute(query)
             return [(row.identity, row.variant, row.size, row.seed) for row in rows]
 
     def submissions(self, study: str | None = None) -> list[Submission]:
@@ -315,25 +319,18 @@ def _making(workspace: Workspace) -> Iterator[None]:
 
 
 def _ask(connection: Connection, run: Mapping[str, Any], *, submission: str, now: float) -> None:
-    _insert_missing(connection, run, now=now)
-    keys = {"submission": submission, "identity": run["identity"], "variant": run["variant"]}
-    if connection.execute(sql.select(_asks.c.seed).filter_by(**keys)).first() is None:
-        rest = {key: run[key] for key in ("size", "seed", "role")}
-        connection.execute(_asks.insert().values(**keys, **rest))
-
-
-def _insert_missing(connection: Connection, run: Mapping[str, Any], *, now: float) -> None:
-    if connection.execute(sql.select(_runs.c.identity).where(_runs.c.identity == run["identity"])).first() is None:
-        connection.execute(
-            _runs.insert().values(
-                identity=run["identity"],
-                meaning=json.dumps(run["meaning"], sort_keys=True),
-                state="planned",
-                planned_steps=run["planned_steps"],
-                flops=run["flops"],
-                created=now,
-            )
-        )
+    """Insert what is not there, each in one statement: another process may insert the same run at the same moment."""
+    known = {
+        "identity": run["identity"],
+        "meaning": json.dumps(run["meaning"], sort_keys=True),
+        "state": "planned",
+        "planned_steps": run["planned_steps"],
+        "flops": run["flops"],
+        "created": now,
+    }
+    ask = {key: run[key] for key in ("identity", "variant", "size", "seed", "role")}
+    connection.execute(insert(_runs).values(**known).on_conflict_do_nothing())
+    connection.execute(insert(_asks).values(submission=submission, **ask).on_conflict_do_nothing())
 
 
 def _owner_columns(owner: Owner) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 The invariant: nothing here draws from a global random generator while building.
 """
 
-from knockout.model.network import Network, Prediction, build
+from knockout.model.building import build
+from knockout.model.network import Network, Prediction
 
 __all__ = ["Network", "Prediction", "build"]

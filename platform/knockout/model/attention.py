@@ -1,76 +1,85 @@
-"""How tokens read one another.
-
-The invariant: every score goes through torch's scaled_dot_product_attention, so the mask is a setting and
-never a tensor that a part could forget.
-
-Legend: B batch, T tokens, D width, H query heads, G key/value heads, K head width.
-"""
+"""The attention slot: from the declared kind to its module."""
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from typing import Any
 
-from knockout.declare.architecture import Architecture, HeadLayout, head_layout
-from knockout.model.linear import Linear
+from knockout.declare import parts as declared
+from knockout.declare.architecture import Architecture, head_layout
+from knockout.declare.parts.attention import HeadScores, ScoreScale
+from knockout.model.attention_heads import Attention
+from knockout.model.attention_latent import LatentAttention
+from knockout.model.attention_linear import LinearAttention
+from knockout.model.attention_shared import SharedAttention
+from knockout.model.head_position import HeadPosition
+from knockout.model.mixer import TokenMixer
+from knockout.model.recurrent import build_recurrent
+from knockout.model.retention import Retention
+from knockout.model.scores import Prefix, ScoreRule
+from knockout.model.state_space import SelectiveSsm
 
 
-class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(K)) V in every head, then one map (Vaswani et al. 2017, equation 1).
+def build_attention(
+    architecture: Architecture, *, position: HeadPosition, prefix: Prefix | None = None
+) -> TokenMixer[Any] | None:
+    """The declared token mixer, or None where there is none.
 
-    With fewer key/value heads than query heads, each serves a run of neighbouring query heads (Ainslie et al.
-    2023).
+    `position` acts on queries, keys and scores; `prefix` says which tokens are seen in spite of a causal mask.
     """
-
-    def __init__(
-        self,
-        width: int,
-        *,
-        layout: HeadLayout,
-        causal: bool,
-        bias: bool,
-        dropout: float,
-        rotate: nn.Module,
-    ) -> None:
-        super().__init__()
-        query_width = layout.num_heads * layout.head_width
-        kv_width = layout.num_kv_heads * layout.head_width
-        self.layout, self.causal, self.dropout = layout, causal, dropout
-        self.query = Linear(width, query_width, bias=bias)
-        self.key = Linear(width, kv_width, bias=bias)
-        self.value = Linear(width, kv_width, bias=bias)
-        self.output = Linear(query_width, width, bias=bias)
-        self.rotate = rotate
-
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """x_BTD to what each token has read, y_BTD."""
-        query_BHTK = self.rotate(self._heads(self.query(x_BTD)))
-        key_BGTK = self.rotate(self._heads(self.key(x_BTD)))
-        value_BGTK = self._heads(self.value(x_BTD))
-        read_BHTK = F.scaled_dot_product_attention(
-            query_BHTK,
-            key_BGTK,
-            value_BGTK,
-            is_causal=self.causal,
-            dropout_p=self.dropout if self.training else 0.0,
-            enable_gqa=self.layout.num_kv_heads < self.layout.num_heads,
-        )
-        return self.output(read_BHTK.transpose(1, 2).flatten(2))
-
-    def _heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(-1, (-1, self.layout.head_width)).transpose(1, 2)
+    width, bias = architecture.width, architecture.bias
+    match architecture.attention:
+        case declared.NoAttention():
+            return None
+        case declared.LinearAttention(causal=causal, chunk=chunk):
+            heads = architecture.heads
+            return LinearAttention(width, num_heads=heads, causal=causal, chunk=chunk, bias=bias, position=position)
+        case declared.CellMixer() as mixer:
+            return build_recurrent(mixer, width=width, bias=bias)
+        case declared.SelectiveSsmMixer() as mixer:
+            return SelectiveSsm(mixer, width=width, bias=bias)
+        case declared.RetentionMixer() as mixer:
+            return Retention(mixer, width=width, num_heads=architecture.heads, bias=bias, position=position)
+        case declared.LatentAttention() | HeadScores() as scored:
+            return _build_scored(architecture, scored=scored, position=position, prefix=prefix)
 
 
-def build_attention(architecture: Architecture, *, rotate: nn.Module) -> Attention | None:
-    """The declared attention, or None where there is none; `rotate` acts on queries and keys."""
-    layout = head_layout(architecture)
-    if layout is None:
-        return None
-    return Attention(
-        architecture.width,
-        layout=layout,
+def _build_scored(
+    architecture: Architecture,
+    *,
+    scored: declared.LatentAttention | HeadScores,
+    position: HeadPosition,
+    prefix: Prefix | None,
+) -> TokenMixer[Any]:
+    width, layout = architecture.width, head_layout(architecture)
+    assert layout is not None, "attention with scores has heads"
+    rule = ScoreRule(
         causal=architecture.attention.causal,
-        bias=architecture.bias,
-        dropout=architecture.dropout,
-        rotate=rotate,
+        scale=score_scale(scored.scale, key_width=layout.head_width) * position.score_factor,
+        window=scored.window if isinstance(scored, declared.WindowAttention) else None,
+        explicit=scored.computation == "explicit",
+        prefix=prefix,
     )
+    common: dict[str, Any] = {
+        "rule": rule,
+        "bias": architecture.bias,
+        "dropout": architecture.dropout,
+        "position": position,
+    }
+    match scored:
+        case declared.LatentAttention():
+            return LatentAttention(width, declared=scored, num_heads=layout.num_heads, **common)
+        case declared.SharedQkvAttention():
+            return SharedAttention(width, num_heads=layout.num_heads, qk_norm=scored.qk_norm, **common)
+        case HeadScores():
+            return Attention(width, layout=layout, qk_norm=scored.qk_norm, **common)
+
+
+def score_scale(scale: ScoreScale, *, key_width: int) -> float:
+    """The factor of the scores (Vaswani et al. 2017, section 3.2.1)."""
+    match scale:
+        case "inverse_sqrt":
+            return key_width**-0.5
+        case "none":
+            return 1.0
+        case _:
+            return scale

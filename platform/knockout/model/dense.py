@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from knockout.declare.parts import Activation
+from knockout.declare.parts import DenseKind
 
 MakeLinear = Callable[[int, int], nn.Module]
 """(inputs, outputs) -> a linear map."""
@@ -40,15 +40,15 @@ class TwoMaps(FeedForward):
 
 
 class GatedMaps(FeedForward):
-    """(SiLU(x W_gate) * x W_up) W_down (Shazeer 2020, equation 6)."""
+    """(activation(x W_gate) * x W_up) W_down (Shazeer 2020, equation 6)."""
 
-    def __init__(self, *, gate: nn.Module, up: nn.Module, down: nn.Module) -> None:
+    def __init__(self, *, gate: nn.Module, up: nn.Module, down: nn.Module, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.gate, self.up, self.down = gate, up, down
+        self.gate, self.up, self.down, self.activation = gate, up, down, activation
 
     def forward(self, x_D: Tensor) -> Tensor:
         """x_D to y_D."""
-        return self.down(F.silu(self.gate(x_D)) * self.up(x_D))
+        return self.down(self.activation(self.gate(x_D)) * self.up(x_D))
 
 
 def identity(x: Tensor) -> Tensor:
@@ -56,15 +56,24 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
-def build_maps(activation: Activation | None, *, width: int, hidden: int, make_linear: MakeLinear) -> FeedForward:
-    """The maps of one activation (None: nothing between them), over `width` and `hidden` units."""
+def squared_relu(x: Tensor) -> Tensor:
+    """max(0, x)^2 (So et al. 2021, "Primer", section 4)."""
+    return F.relu(x).square()
+
+
+def build_maps(kind: DenseKind, *, width: int, hidden: int, make_linear: MakeLinear) -> FeedForward:
+    """The maps of one dense kind, over `width` and `hidden` units."""
     up, down = make_linear(width, hidden), make_linear(hidden, width)
-    match activation:
+    match kind:
         case "gelu":
             return TwoMaps(up=up, down=down, activation=F.gelu)
         case "relu":
             return TwoMaps(up=up, down=down, activation=F.relu)
-        case "swiglu":
-            return GatedMaps(gate=make_linear(width, hidden), up=up, down=down)
-        case None:
+        case "squared_relu":
+            return TwoMaps(up=up, down=down, activation=squared_relu)
+        case "linear":
             return TwoMaps(up=up, down=down, activation=identity)
+        case "swiglu":
+            return GatedMaps(gate=make_linear(width, hidden), up=up, down=down, activation=F.silu)
+        case "geglu":
+            return GatedMaps(gate=make_linear(width, hidden), up=up, down=down, activation=F.gelu)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture
+from knockout.model.kernels import linear
 
 
 class TokenEmbedding(nn.Module):
@@ -31,12 +32,26 @@ class TokenEmbedding(nn.Module):
         return x_BTD if self.scale == 1.0 else x_BTD * self.scale
 
 
+class MaskableEmbedding(TokenEmbedding):
+    """Also knows the mask, whose id is the one after the vocabulary's last, by a vector that no head reads."""
+
+    def __init__(self, vocabulary: int, width: int, *, scale: float) -> None:
+        super().__init__(vocabulary, width, scale=scale)
+        self.mask = nn.Parameter(torch.empty(1, width))
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        """tokens_BT, masks among them, to x_BTD."""
+        num_tokens = self.weight.shape[0]
+        x_BTD = super().forward(tokens_BT.clamp(max=num_tokens - 1))
+        return torch.where((tokens_BT == num_tokens).unsqueeze(-1), self.mask * self.scale, x_BTD)
+
+
 class TiedHead(nn.Module):
     """Logits as products with the embedding's rows (Press & Wolf 2017)."""
 
     def forward(self, x_BTD: Tensor, table_VD: Tensor) -> Tensor:
         """x_BTD and the embedding's table_VD to logits_BTV."""
-        return F.linear(x_BTD, table_VD)
+        return linear(x_BTD, table_VD)
 
 
 class UntiedHead(nn.Module):
@@ -48,15 +63,20 @@ class UntiedHead(nn.Module):
 
     def forward(self, x_BTD: Tensor, table_VD: Tensor) -> Tensor:
         """x_BTD to logits_BTV."""
-        return F.linear(x_BTD, self.weight)
+        return linear(x_BTD, self.weight)
 
 
 def build_embedding(architecture: Architecture) -> TokenEmbedding:
-    """The embedding that the declaration asks for."""
+    """The embedding that the declaration asks for; a frozen one's table takes no gradient."""
+    scale = math.sqrt(architecture.width) if architecture.embedding.scaled else 1.0
+    masked = isinstance(architecture.objective, declared.MaskedObjective)
+    make = MaskableEmbedding if masked else TokenEmbedding
+    embedding = make(architecture.vocabulary, architecture.width, scale=scale)
     match architecture.embedding:
-        case declared.LearnedEmbedding(scaled=scaled):
-            scale = math.sqrt(architecture.width) if scaled else 1.0
-            return TokenEmbedding(architecture.vocabulary, architecture.width, scale=scale)
+        case declared.LearnedEmbedding():
+            return embedding
+        case declared.FrozenEmbedding():
+            return embedding.requires_grad_(False)
 
 
 def build_head(architecture: Architecture) -> TiedHead | UntiedHead:

@@ -8,13 +8,23 @@ Legend: B batch, T tokens, V vocabulary.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from knockout.declare.architecture import Architecture, head_layout
-from knockout.declare.parts import HiddenWidth
+from knockout.declare.architecture import Architecture, distinct_layers, head_layout
+from knockout.declare.layers import LayerSlots
+from knockout.declare.parts import (
+    CellMixer,
+    EncoderDecoderSkeleton,
+    HiddenWidth,
+    MoeFeedForward,
+    RezeroResidual,
+    SelectiveSsmMixer,
+)
+from knockout.model.building import build
 from knockout.model.initialise import stable_seed
-from knockout.model.network import build
 
 NUM_INPUTS = 4
 """Random sequences that are tried at every cut."""
@@ -42,23 +52,49 @@ def future_leak(architecture: Architecture, *, seed: int) -> float:
 
 
 def shrink(architecture: Architecture) -> Architecture:
-    """A copy with the same kind in every slot, small enough to run at once: 4 blocks, 32 tokens at most."""
-    layout = head_layout(architecture)
-    num_heads = 1 if layout is None else layout.num_heads
+    """A copy that holds every kind of layer, small enough to run at once: 32 tokens and, if that suffices, 4 blocks."""
+    layers = distinct_layers(architecture)
+    num_heads = max((layout.num_heads for layer in layers if (layout := head_layout(layer))), default=1)
     width = architecture.width if architecture.width <= 64 else max(2, 64 // num_heads // 2 * 2) * num_heads
-    ffn = architecture.ffn.model_dump()
-    if isinstance(architecture.ffn, HiddenWidth):
-        ffn |= {"hidden": 2 * width, "expansion": None}
+    slots = [_small_slots(layer, width=width) for layer in layers]
     changes = {
         "width": width,
-        "depth": min(architecture.depth, 4),
+        "depth": max(len(layers), min(architecture.depth, 4)) if architecture.depth else 0,
         "context": min(max(architecture.context, 2), 32),
         "vocabulary": min(max(architecture.vocabulary, 2), 64),
         "dropout": 0.0,
-        "ffn": ffn,
         "init": {"kind": "gpt2", "std": width**-0.5},
+        **slots[0],
+        "pattern": slots if len(slots) > 1 else [],
+        "layers": {},
     }
+    if isinstance(architecture.skeleton, EncoderDecoderSkeleton):
+        first = {"kind": "encoder_decoder", "encoder_depth": min(architecture.skeleton.encoder_depth, 4)}
+        changes |= {
+            **_small_slots(architecture, width=width),
+            "skeleton": first,
+            "pattern": slots if architecture.depth else [],
+        }
     return Architecture.model_validate({**architecture.model_dump(), **changes})
+
+
+def _small_slots(layer: Architecture, *, width: int) -> dict[str, Any]:
+    """A layer's slots at a smaller width; a gate that starts closed would hide what the branch sees, and is left out."""
+    slots = {name: getattr(layer, name).model_dump() for name in LayerSlots.model_fields}
+    match layer.attention:
+        case CellMixer():
+            slots["attention"]["hidden"] = None
+        case SelectiveSsmMixer():
+            slots["attention"]["step_rank"] = None
+        case _:
+            pass
+    if isinstance(layer.ffn, HiddenWidth):
+        slots["ffn"] |= {"hidden": 2 * width, "expansion": None}
+    if isinstance(layer.ffn, MoeFeedForward):
+        slots["ffn"] |= {"first_dense": 0, "dense_hidden": None}
+    if isinstance(layer.residual, RezeroResidual):
+        slots["residual"] = {"kind": "plain"}
+    return slots
 
 
 def _replace_after(cut: int, tokens_BT: Tensor, *, vocabulary: int, generator: torch.Generator) -> Tensor:

@@ -97,7 +97,7 @@ def _record(run: BoundRun, *, ended: LedgerRun, reused: bool, ledger: Ledger) ->
         step=ended.step,
         planned_steps=run.cell.num_steps,
         metrics=ended.metrics,
-        causal=architecture.causal,
+        causal=architecture.predicts_next,
         seconds=ended.seconds,
         tokens=round(run.tokens * share),
         flops=run.flops * share,

@@ -1,4 +1,4 @@
-"""Plans, accounts and states as tables for the terminal."""
+"""Plans and states as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -10,28 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from knockout.account import Account, count
+from knockout.account import count
 from knockout.declare.expand import Plan
+from knockout.report.accounts import number
 from knockout.services import ServiceStatus
 from knockout.submission.preview import CellPreview, Preview
 from knockout.submission.slots import usable_cores
 from knockout.submission.watching import SubmissionState
-
-
-def number(value: float) -> str:
-    """A count in words: 1,234 · 124.4 M · 405.9 B."""
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
-        if value >= size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value:,.0f}"
-
-
-def num_bytes(value: float) -> str:
-    """Bytes in words, decimal units."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value >= size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value:,.0f} B"
 
 
 def duration(seconds: float) -> str:
@@ -80,28 +65,6 @@ def cell_table(plan: Plan) -> Table:
             changes(cell.changes),
         )
     return table
-
-
-def account_table(account: Account, *, title: str) -> RenderableType:
-    """An architecture's account: parameters by part, and what a token costs."""
-    data = account.to_dict()
-    parameters = data["parameters"]
-    total = parameters["total"]
-    table = _table("part", "parameters", "share", title=title)
-    for part in ("embedding", "position", "attention", "feed_forward", "norm", "head"):
-        table.add_row(part, f"{parameters[part]:,}", f"{parameters[part] / total:.2%}" if total else "")
-    table.add_section()
-    table.add_row("total", f"{total:,}", "")
-    table.add_row("active per token", f"{parameters['active']:,}", f"{parameters['active'] / total:.2%}" if total else "")
-    cost = _table("per token", "")
-    cost.add_row("FLOPs, forward", number(data["flops_per_token"]["forward"]))
-    cost.add_row("FLOPs, training", number(data["flops_per_token"]["training"]))
-    cost.add_row("KV cache", num_bytes(data["kv_cache"]["bytes_per_token"]))
-    cost.add_section()
-    cost.add_row("KV cache at the context", num_bytes(data["kv_cache"]["bytes"]))
-    cost.add_row("weights at 2 bytes", num_bytes(data["bytes"]["weights"]))
-    cost.add_row("Adam's moments", num_bytes(data["bytes"]["optimizer"]))
-    return Group(table, cost)
 
 
 def service_table(statuses: Sequence[ServiceStatus]) -> Table:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from knockout.ledger.workspace import write_atomically
+from knockout.training.spec import CHECKPOINTS
 
-FOLDER = "checkpoints"
 KEPT = 2
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def save_checkpoint(folder: Path, *, step: int, state: dict[str, Any]) -> None:
     """Write the state after `step` optimizer steps, and drop all but the newest two."""
-    target = folder / FOLDER
+    target = folder / CHECKPOINTS
     target.mkdir(exist_ok=True)
     write_atomically(target / f"{step:010d}.pt", data=to_bytes({"step": step, **state}))
     for path in _checkpoints(folder)[:-KEPT]:
@@ -35,10 +36,18 @@ def newest_checkpoint(folder: Path) -> dict[str, Any] | None:
     """The newest checkpoint that loads, on the CPU; None when there is none."""
     for path in reversed(_checkpoints(folder)):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            return _load(path)
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
             log.warning("%s does not load (%s); trying the one before it", path, error)
     return None
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """A checkpoint whose every record has its checksum, which torch writes but does not compare."""
+    with zipfile.ZipFile(path) as records:
+        if (damaged := records.testzip()) is not None:
+            raise zipfile.BadZipFile(f"its record {damaged} is damaged")
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -55,4 +64,4 @@ def to_bytes(state: dict[str, Any]) -> bytes:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    return sorted((folder / FOLDER).glob("[0-9]*.pt"))
+    return sorted((folder / CHECKPOINTS).glob("[0-9]*.pt"))

@@ -1,78 +1,102 @@
 """The exam: the frozen evaluation tokens of a corpus, in float32, as sums over tokens.
 
-The invariant: the result does not depend on the batch size, and every variant with the same context sits the same exam.
-T: predicted tokens · B: windows · V: vocabulary
+The invariant: the result does not depend on the batch size, and every variant with the same context and objective sits
+the same exam; generation_loss is the same question for every objective.
+T: predicted tokens · W: tokens in a window, T + 1 · B: windows · N: answers that count · V: vocabulary
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from knockout.corpus.batches import evaluation_batches, evaluation_bytes, evaluation_tokens
+from knockout.corpus.batches import evaluation_batches
 from knockout.corpus.reading import Split
+from knockout.declare.parts import NextTokenObjective
+from knockout.model import Network
+from knockout.model.objective import Question, ask_exam, next_token_logits
 
 WINDOWS_AT_ONCE = 32
 GENERATION_WINDOWS = 16
 """Windows on which generation_loss is measured: a prefix for each of their tokens is run by itself."""
+EXAM_SEED = 0
+"""What an objective draws for the exam is drawn from this, for every run and step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Exam:
-    """The evaluation windows of a corpus for one context, in memory, a few at a time."""
+    """The evaluation windows of a corpus for one context, in memory."""
 
-    batches_BT: tuple[Tensor, ...]
-    few_BT: Tensor
+    windows_BW: tuple[Tensor, ...]
+    """All windows of one length, for each of the lengths there are."""
+    few_BW: Tensor
     """The windows on which generation_loss is measured, spread evenly over the exam."""
-    num_tokens: int
-    num_bytes: int
+    token_bytes_V: Tensor
+    """Raw bytes that each token stands for."""
 
     @classmethod
     def of(cls, split: Split, *, context: int, device: str) -> Exam:
         """The exam of a corpus' evaluation split: windows of context + 1 tokens."""
         rows = evaluation_batches(split, context=context, batch=WINDOWS_AT_ONCE)
-        batches = tuple(torch.from_numpy(row).to(device) for row in rows)
-        whole_BT = torch.cat([rows_BT for rows_BT in batches if rows_BT.shape[1] == context + 1])
-        few_BT = whole_BT[:: max(1, len(whole_BT) // GENERATION_WINDOWS)][:GENERATION_WINDOWS]
-        return cls(batches, few_BT, evaluation_tokens(split.manifest), evaluation_bytes(split.manifest))
+        batches = [torch.from_numpy(row).to(device) for row in rows]
+        windows_BW = tuple(torch.cat(list(same)) for _, same in groupby(batches, key=lambda rows_BW: rows_BW.shape[1]))
+        whole_BW = windows_BW[0]
+        few_BW = whole_BW[:: max(1, len(whole_BW) // GENERATION_WINDOWS)][:GENERATION_WINDOWS]
+        return cls(windows_BW, few_BW, torch.tensor(split.manifest.token_bytes, device=device))
+
+    def questions(self, network: Network) -> list[Question]:
+        """The exam as the network's objective asks it, a few windows at a time."""
+        asked = (ask_exam(rows_BW, architecture=network.architecture, seed=EXAM_SEED) for rows_BW in self.windows_BW)
+        return [part for question in asked for part in question.split(WINDOWS_AT_ONCE)]
 
 
 @torch.no_grad()
-def evaluate(network: nn.Module, *, exam: Exam, causal: bool) -> dict[str, float]:
-    """val_loss (nats per token), bits_per_byte, and generation_loss, each over the same tokens for every variant.
+def evaluate(network: Network, *, exam: Exam, causal: bool) -> dict[str, float]:
+    """val_loss (nats per token), bits_per_byte, and generation_loss, the last over the same tokens for every variant.
 
-    generation_loss is the loss when each token is predicted from its prefix alone. For a causal model that is what
-    the exam measures anyhow; a model that can see later tokens is run on each prefix by itself.
+    val_loss and bits_per_byte are over the answers that count under the network's objective. generation_loss is the
+    loss when each token is predicted from its prefix alone. For a causal model of the next token that is what the exam
+    measures anyhow; any other is run on each prefix by itself.
     """
+    at_once = causal and isinstance(network.architecture.objective, NextTokenObjective)
     training = network.training
     network.eval()
     try:
-        losses = [_losses(network, rows_BT) for rows_BT in exam.batches_BT]
-        alone_BT = _losses(network, exam.few_BT) if causal else _prefix_losses(network, windows_BT=exam.few_BT)
+        questions = exam.questions(network)
+        losses = [_losses(network, question) for question in questions]
+        alone_N = _next_token_losses(network, exam.few_BW) if at_once else _prefix_losses(network, exam.few_BW)
     finally:
         network.train(training)
-    total = sum(loss_BT.double().sum().item() for loss_BT in losses)
+    total = sum(loss_N.double().sum().item() for loss_N in losses)
+    num_bytes = sum(int(exam.token_bytes_V[question.answers_N].sum()) for question in questions)
     return {
-        "val_loss": total / exam.num_tokens,
-        "bits_per_byte": total / (math.log(2.0) * exam.num_bytes),
-        "generation_loss": alone_BT.double().mean().item(),
+        "val_loss": total / sum(loss_N.numel() for loss_N in losses),
+        "bits_per_byte": total / (math.log(2.0) * num_bytes),
+        "generation_loss": alone_N.double().mean().item(),
     }
 
 
-def _losses(network: nn.Module, rows_BT: Tensor) -> Tensor:
-    """Loss of each predicted token [B, T]."""
-    logits_BTV = network(rows_BT[:, :-1]).logits_BTV.float()
-    return F.cross_entropy(logits_BTV.flatten(0, 1), rows_BT[:, 1:].flatten(), reduction="none").view(len(rows_BT), -1)
+def _losses(network: Network, question: Question) -> Tensor:
+    """Loss of each answer that counts, loss_N. Never compiled: the exam's shapes are not training's."""
+    logits_NV = question.logits_NV(question.put_to(network.forward)).float()
+    return F.cross_entropy(logits_NV, question.answers_N, reduction="none")
 
 
-def _prefix_losses(network: nn.Module, *, windows_BT: Tensor) -> Tensor:
-    """Loss of each token [B, T] when the network is given only the tokens before it."""
+def _next_token_losses(network: Network, windows_BW: Tensor) -> Tensor:
+    """Loss of each token, all at once, by a network in which none sees a later one."""
+    logits_BTV = network.forward(windows_BW[:, :-1]).logits_BTV.float()
+    return F.cross_entropy(logits_BTV.flatten(0, 1), windows_BW[:, 1:].flatten(), reduction="none")
+
+
+def _prefix_losses(network: Network, windows_BW: Tensor) -> Tensor:
+    """Loss of each token when the network is given only the tokens before it."""
     columns = []
-    for length in range(1, windows_BT.shape[1]):
-        logits_BV = network(windows_BT[:, :length]).logits_BTV[:, -1].float()
-        columns.append(F.cross_entropy(logits_BV, windows_BT[:, length], reduction="none"))
-    return torch.stack(columns, dim=1)
+    for length in range(1, windows_BW.shape[1]):
+        logits_BV = next_token_logits(network, windows_BW[:, :length]).float()
+        columns.append(F.cross_entropy(logits_BV, windows_BW[:, length], reduction="none"))
+    return torch.cat(columns)

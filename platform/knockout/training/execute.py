@@ -19,7 +19,7 @@ from knockout.ledger.process import Owner
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
-from knockout.training.result import read_result
+from knockout.training.result import discard, read_result
 from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
 
 HEARTBEAT_SECONDS = 5.0
@@ -111,7 +111,8 @@ def _train(
     """The state, the reason and the sealed result that a claimed run comes to."""
     if (result := read_result(folder)) is not None:
         return result["outcome"], result["reason"], result
-    (folder / RESULT).unlink(missing_ok=True)
+    if (folder / RESULT).exists():
+        discard(folder)
     ledger.start(identity, owner=owner)
     try:
         child = nursery.launch(folder, runtime=runtime, environment=environment)

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from knockout.ledger.workspace import write_atomically
-from knockout.training.spec import METRICS
+from knockout.training.spec import METRICS, SEGMENTS
 
-SEGMENTS = "metrics"
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -37,7 +36,10 @@ class MetricLog:
         self.folder.mkdir(exist_ok=True)
         self.tokens_per_step = tokens_per_step
         self.rows: list[tuple[int, str, float, float]] = []
-        _unseal(folder, after_step=after_step)
+        if after_step:
+            _unseal(folder, after_step=after_step)
+        else:
+            (folder / METRICS).unlink(missing_ok=True)
         for path in segments(folder):
             if int(path.stem) > after_step:
                 path.unlink()

@@ -1,21 +1,30 @@
 """The Lightning module: loss, optimiser, learning rate, clipping and the finite check of each optimizer step.
 
 The invariant: everything that depends on time depends on the optimizer step of the whole run, which Lightning does not
-know after a resume; `step` is the one counter.
+know after a resume; `step` is the one counter. A step whose loss or gradient norm is not finite changes no weight, nor
+does any after it, so it makes no difference how many steps later that is read from a GPU.
 B: windows · T: tokens · V: vocabulary
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from knockout.declare.architecture import Architecture
 from knockout.declare.recipe import Recipe
+from knockout.model import Network
+from knockout.model.balance import end_step
+from knockout.model.initialise import Learning, learning_of
+from knockout.model.objective import ask
+from knockout.training.loss import losses
 from knockout.training.probes import Probes
 from knockout.training.schedule import learning_rate
 from knockout.training.seeds import derived
@@ -31,10 +40,42 @@ class Diverged(Exception):
         super().__init__(f"{what} is not finite at step {step}")
 
 
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An optimizer step that has been taken; its numbers may still be under way on the device."""
+
+    number: int
+    """Counted from 1, over the whole run."""
+    learning_rate: float
+    measured: Tensor
+    """Training loss and gradient norm before clipping [2], float64, on the device."""
+
+
+def read_steps(steps: Sequence[Step]) -> Iterator[tuple[int, dict[str, float]]]:
+    """The metrics of each step, in order; waits for the device once for all of them.
+
+    Raises:
+        Diverged: at the first step that is not finite, after those before it were given.
+    """
+    if not steps:
+        return
+    for step, (loss, norm) in zip(steps, torch.stack([step.measured for step in steps]).tolist(), strict=True):
+        if not math.isfinite(loss):
+            raise Diverged(step=step.number, what="the training loss")
+        if not math.isfinite(norm):
+            raise Diverged(step=step.number, what="the gradient norm")
+        yield step.number, {"train_loss": loss, "gradient_norm": norm, "learning_rate": step.learning_rate}
+
+
+def as_declared(recipe: Recipe) -> AbstractContextManager[object]:
+    """Run networks uncompiled: compiled ones pass the probes' hooks by, and would be compiled anew for an exam's shapes."""
+    return torch.compiler.set_stance("force_eager") if recipe.compile else nullcontext()
+
+
 class LanguageModule(pl.LightningModule):
     """Trains a network on next-token prediction."""
 
-    def __init__(self, network: nn.Module, *, spec: RunSpec, step: int, optimizer_state: dict[str, Any] | None) -> None:
+    def __init__(self, network: Network, *, spec: RunSpec, step: int, optimizer_state: dict[str, Any] | None) -> None:
         super().__init__()
         self.network = network
         self.spec = spec
@@ -43,12 +84,16 @@ class LanguageModule(pl.LightningModule):
         self.probes = Probes(network.blocks)  # type: ignore[arg-type]
         self.evaluation_steps = set(spec.recipe.evaluation_steps(context=spec.architecture.context))
         self.micro_losses: list[Tensor] = []
-        self.gradient_norm = math.nan
+        self.parameters_to_clip = list(network.parameters())
+        self.measured: Tensor | None = None
+        self.broken: Tensor | None = None
         self.rate = math.nan
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The recipe's optimiser, with the state it had at the step that the run goes on from."""
-        optimizer = build_optimizer(self.network, recipe=self.spec.recipe, device=self.device)
+        optimizer = build_optimizer(
+            self.network, architecture=self.spec.architecture, recipe=self.spec.recipe, device=self.device
+        )
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None
@@ -60,53 +105,69 @@ class LanguageModule(pl.LightningModule):
         if first:
             self.rate = learning_rate(self.spec.recipe, step=self.step, num_steps=self.spec.num_steps)
             for group in self.trainer.optimizers[0].param_groups:
-                group["lr"] = self.rate
+                group["lr"] = self.rate * group["rate_factor"]
         if self.spec.architecture.dropout:
             torch.manual_seed(derived(self.spec.seed, "dropout", self.step, len(self.micro_losses)))
         if first and self.step + 1 in self.evaluation_steps:
             self.probes.arm()
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        """Mean next-token loss of a micro-batch [B, T + 1], with the model's auxiliary loss."""
-        prediction = self.network(batch[:, :-1])
-        logits_BTV = prediction.logits_BTV
-        loss = F.cross_entropy(logits_BTV.float().flatten(0, 1), batch[:, 1:].flatten())
-        self.micro_losses.append(loss.detach())
-        return loss + prediction.auxiliary_loss
+        """The recipe's loss over a micro-batch of windows [B, T + 1], with the model's auxiliary loss."""
+        seed, part = derived(self.spec.seed, "objective", self.step), len(self.micro_losses)
+        question = ask(batch, architecture=self.spec.architecture, seed=seed, part=part)
+        with as_declared(self.spec.recipe) if self.probes.armed else nullcontext():
+            prediction = question.put_to(self.network)
+        logits_NV = question.logits_NV(prediction).float()
+        found = losses(self.spec.recipe.loss, logits_NV=logits_NV, answers_N=question.answers_N)
+        self.micro_losses.append(found.nats.detach())
+        return found.minimised + prediction.auxiliary_loss
 
     def configure_gradient_clipping(
         self, optimizer: torch.optim.Optimizer, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None
     ) -> None:
-        """Clip by global norm and check that loss and norm are finite, once an optimizer step."""
+        """Clip by global norm, and keep the optimizer from stepping once a loss or norm was not finite."""
         if self.probes.armed:
             self.probes.gradients()
         limit = self.spec.recipe.clip
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), math.inf if limit is None else limit)
-        self.gradient_norm = norm.item()
-        if not math.isfinite(sum(loss.item() for loss in self.micro_losses)):
-            raise Diverged(step=self.step + 1, what="the training loss")
-        if not math.isfinite(self.gradient_norm):
-            raise Diverged(step=self.step + 1, what="the gradient norm")
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters_to_clip, math.inf if limit is None else limit)
+        measured = torch.stack((torch.stack(self.micro_losses).double().mean(), norm.double()))
+        broken = (~measured.isfinite().all()).float()
+        self.measured = measured
+        self.broken = broken if self.broken is None else torch.maximum(self.broken, broken)
+        # As torch's GradScaler does it: fused AdamW reads this on the device and leaves weights and moments alone.
+        self.trainer.optimizers[0].found_inf = self.broken  # type: ignore[attr-defined]
 
-    def take_step(self) -> dict[str, float]:
-        """Count the optimizer step that has just ended, and give its metrics."""
+    def take_step(self) -> Step:
+        """Count the optimizer step that has just ended."""
+        assert self.measured is not None
+        end_step(self.network)
         self.step += 1
-        loss = sum(loss.item() for loss in self.micro_losses) / len(self.micro_losses)
         self.micro_losses.clear()
-        return {"train_loss": loss, "gradient_norm": self.gradient_norm, "learning_rate": self.rate}
+        return Step(self.step, self.rate, self.measured)
 
 
-def build_optimizer(network: nn.Module, *, recipe: Recipe, device: torch.device) -> torch.optim.Optimizer:
-    """AdamW in which matrices and tables decay, and vectors (biases, gains) do not."""
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+def build_optimizer(
+    network: nn.Module, *, architecture: Architecture, recipe: Recipe, device: torch.device
+) -> torch.optim.Optimizer:
+    """AdamW whose groups share weight decay (weights of maps and tables have it) and learning rate.
+
+    A group's `rate_factor` is what the recipe's rate is multiplied by for it: 1, but for muP's maps.
+    """
+    parameters = dict(network.named_parameters())
+    groups: dict[Learning, list[Tensor]] = {Learning(1.0, decays=True): [], Learning(1.0, decays=False): []}
+    for name, learning in learning_of(network, architecture=architecture).items():
+        groups.setdefault(learning, []).append(parameters[name])
     constants = recipe.optimizer
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": constants.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
     return torch.optim.AdamW(
-        groups,
-        lr=recipe.learning_rate,
+        [
+            {
+                "params": members,
+                "lr": recipe.learning_rate * learning.rate_factor,
+                "rate_factor": learning.rate_factor,
+                "weight_decay": constants.weight_decay if learning.decays else 0.0,
+            }
+            for learning, members in groups.items()
+        ],
         betas=(constants.beta1, constants.beta2),
         eps=constants.eps,
         fused=device.type in ("cpu", "cuda"),

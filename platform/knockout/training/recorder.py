@@ -1,13 +1,15 @@
 """The Lightning callback that looks after a run: metrics, evaluation, checkpoints, progress, and the wish to stop.
 
 The invariant: what is written at a step is written in this order: evaluation, metrics segment, checkpoint. So a
-checkpoint's metrics are on disk before it is, and no evaluation falls between the two.
+checkpoint's metrics are on disk before it is, and no evaluation falls between the two. Nothing is written before all
+steps up to it were found finite.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import time
 from typing import Any
 
@@ -16,11 +18,13 @@ import pytorch_lightning as pl
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.metrics import MetricLog
-from knockout.training.module import Diverged, LanguageModule
+from knockout.training.module import Diverged, LanguageModule, Step, as_declared, read_steps
 from knockout.training.progress import PROGRESS, encode_progress
 from knockout.training.spec import RunSpec, Runtime
 
 PROGRESS_SECONDS = 0.5
+STEPS_AT_ONCE = {"cpu": 1, "cuda": 32}
+"""Steps whose numbers are read from the device together: reading one makes the processor wait for a GPU."""
 
 
 class Stopped(Exception):
@@ -28,7 +32,7 @@ class Stopped(Exception):
 
 
 class Recorder(pl.Callback):
-    """Acts after each optimizer step."""
+    """Acts after each optimizer step, on the CPU; after several at once on a GPU."""
 
     def __init__(self, *, spec: RunSpec, runtime: Runtime, exam: Exam, metrics: MetricLog) -> None:
         self.spec = spec
@@ -36,15 +40,27 @@ class Recorder(pl.Callback):
         self.exam = exam
         self.metrics = metrics
         self.stop_requested = False
+        self.taken: list[Step] = []
+        self.train_loss = math.nan
         self.final: dict[str, float] = {}
         self.evaluation_steps = set(spec.recipe.evaluation_steps(context=spec.architecture.context))
         self.progress = os.open(spec.folder / PROGRESS, os.O_WRONLY | os.O_CREAT)
         self.checkpointed = self.reported = self.timed = time.monotonic()
         self.timed_step = 0
 
+    def heed_sigterm(self) -> None:
+        """Take SIGTERM as the wish to stop after the step."""
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop_requested", True))
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The clock of tokens_per_second starts here, not with the import of libraries."""
+        """The clock of tokens_per_second starts here, not with the import of libraries.
+
+        By now Lightning has put a handler of its own around ours, which would end the run inside a step.
+        """
         assert isinstance(pl_module, LanguageModule)
+        self.heed_sigterm()
+        if self.stop_requested:
+            raise Stopped
         self.timed, self.timed_step = time.monotonic(), pl_module.step
 
     def on_train_batch_end(
@@ -54,26 +70,38 @@ class Recorder(pl.Callback):
         assert isinstance(pl_module, LanguageModule)
         if len(pl_module.micro_losses) < self.spec.recipe.accumulate:
             return
-        values = pl_module.take_step()
-        step = pl_module.step
-        self.metrics.add(step, values)
-        if step in self.evaluation_steps:
+        self.taken.append(pl_module.take_step())
+        now, stop = time.monotonic(), self.stop_requested
+        evaluated = pl_module.step in self.evaluation_steps
+        saved = evaluated or stop or now - self.checkpointed > self.runtime.checkpoint_seconds
+        shown = saved or now - self.reported > PROGRESS_SECONDS
+        if not shown and len(self.taken) < STEPS_AT_ONCE[self.runtime.device]:
+            return
+        self._read()
+        if evaluated:
             self._evaluate(pl_module)
-        now = time.monotonic()
-        if step in self.evaluation_steps or self.stop_requested or now - self.checkpointed > self.runtime.checkpoint_seconds:
+        if saved:
             self.metrics.flush()
             self._checkpoint(trainer, pl_module)
-        if now - self.reported > PROGRESS_SECONDS or step in self.evaluation_steps:
+        if shown:
             self.reported = now
-            os.pwrite(self.progress, encode_progress(step=step, train_loss=values["train_loss"]), 0)
-        if self.stop_requested:
+            os.pwrite(self.progress, encode_progress(step=pl_module.step, train_loss=self.train_loss), 0)
+        if stop:
             raise Stopped
+
+    def _read(self) -> None:
+        """Record the steps since the last reading; a step that is not finite ends the run before anything is saved."""
+        taken, self.taken = self.taken, []
+        for step, values in read_steps(taken):
+            self.train_loss = values["train_loss"]
+            self.metrics.add(step, values)
 
     def _evaluate(self, module: LanguageModule) -> None:
         elapsed = max(time.monotonic() - self.timed, 1e-9)
         tokens = (module.step - self.timed_step) * self.spec.tokens_per_step
         values = module.probes.updates()
-        self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
+        with as_declared(self.spec.recipe):
+            self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
         if not all(map(math.isfinite, self.final.values())):
             raise Diverged(step=module.step, what="the evaluation loss")
         self.metrics.add(module.step, {**self.final, **values, "tokens_per_second": tokens / elapsed})

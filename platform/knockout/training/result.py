@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from knockout.ledger.workspace import write_json
-from knockout.training.spec import RESULT
+from knockout.training.spec import CHECKPOINTS, METRICS, RESULT, SEGMENTS, WEIGHTS
 
 FINAL_STEPS = 50
 """train_loss in a result is the mean over the last so many steps."""
@@ -32,6 +33,14 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return result if whole else None
+
+
+def discard(folder: Path) -> None:
+    """Take away everything that a run with a damaged result has left, the result last: it is trained from its start."""
+    for name in (CHECKPOINTS, SEGMENTS):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (METRICS, WEIGHTS, RESULT):
+        (folder / name).unlink(missing_ok=True)
 
 
 def mean_of_last(table: pa.Table, *, metric: str, count: int) -> float:

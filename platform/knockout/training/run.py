@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import signal
 import time
 import warnings
 from importlib import metadata
@@ -23,6 +22,7 @@ from torch import nn
 from knockout.corpus.reading import Split, open_split
 from knockout.ledger.workspace import write_atomically
 from knockout.model import build
+from knockout.model.kernels import kernels
 from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, to_bytes
 from knockout.training.data import StepBatches
 from knockout.training.evaluation import Exam, evaluate
@@ -74,7 +74,7 @@ def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverge
     if spec.recipe.compile:
         module.network.compile()
     trainer = _trainer(spec, recorder=recorder, steps=spec.num_steps - module.step)
-    signal.signal(signal.SIGTERM, lambda *_: setattr(recorder, "stop_requested", True))
+    recorder.heed_sigterm()
     try:
         trainer.fit(module, train_dataloaders=StepBatches(split, spec=spec, start=module.step, device=runtime.device))
     except (Diverged, Stopped) as ending:
@@ -125,6 +125,7 @@ def _seal(
         "seconds": seconds,
         "device": runtime.device,
         "threads": runtime.threads,
+        "kernels": kernels(device=runtime.device),
         "versions": _versions(),
     }
     write_result(spec.folder, result=result, files=(METRICS, WEIGHTS))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from knockout.declare.base import Declaration
 
@@ -15,4 +17,12 @@ class LearnedEmbedding(Declaration):
     """Multiply the rows by sqrt(width) on the way in (Vaswani et al. 2017, section 3.4)."""
 
 
-Embedding = LearnedEmbedding
+class FrozenEmbedding(Declaration):
+    """The table as it was drawn: no training changes it; a tied head reads it as it is."""
+
+    kind: Literal["frozen"] = "frozen"
+    scaled: bool = False
+    """Multiply the rows by sqrt(width) on the way in (Vaswani et al. 2017, section 3.4)."""
+
+
+Embedding = Annotated[LearnedEmbedding | FrozenEmbedding, Field(discriminator="kind")]

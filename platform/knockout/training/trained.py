@@ -1,0 +1,31 @@
+"""A run's network as its training left it.
+
+The invariant: the weights are those that the sealed result names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from knockout.errors import RunError
+from knockout.model import Network, build
+from knockout.training.result import read_result
+from knockout.training.spec import WEIGHTS, read_spec
+
+
+def load_network(folder: Path) -> Network:
+    """The trained network of the run in `folder`, in evaluation mode on the CPU.
+
+    Raises:
+        RunError: the run has no sealed result, or its files are damaged.
+    """
+    result = read_result(folder)
+    if result is None:
+        raise RunError(f"{folder} holds no finished run: its result is missing or damaged")
+    spec = read_spec(folder)
+    network = build(spec.architecture, seed=spec.seed)
+    state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
+    network.load_state_dict(state["network"])
+    return network.eval()

@@ -1,0 +1,103 @@
+"""`knockout reproduce`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from knockout.cli import app
+
+MAIN = "from knockout.cli import main; main()"
+FILE = """subject: mine
+claims:
+  - id: M1
+    document: mine
+    section: "1"
+    says: A head of gpt2 is 64 wide
+    expect: {is: count, preset: gpt2, quantity: heads.width, value: VALUE}
+"""
+
+
+def knockout(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", MAIN, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_all_claims_are_decided_in_under_a_minute_and_printed_as_data(tmp_path: Path) -> None:
+    start = time.monotonic()
+    ran = knockout("reproduce", "--kind", "count", "--kind", "identity", "--json", folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert time.monotonic() - start < 60
+    rows = json.loads(ran.stdout)
+    assert len(rows) > 100
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert {row["verdict"] for row in rows} == {"supported", "refuted"}
+    keys = {"id", "kind", "document", "section", "says", "verdict", "stated", "computed", "detail"}
+    assert all(set(row) == keys and row["detail"] for row in rows)
+
+
+def test_text_shows_statement_verdict_both_values_and_why() -> None:
+    ran = CliRunner().invoke(app, ["reproduce", "--only", "T7.2-norm-sum", "--only", "T6.6-worked"])
+    assert ran.exit_code == 0
+    for said in (
+        "T7.2-norm-sum refuted (T 7.2): 96 × 49,152 + 24,576 is 4,968,192",
+        "document: 4,968,192; computed: 4,743,168",
+    ):
+        assert said in ran.stdout
+    assert "225,024" in ran.stdout
+    assert "document: [0.675, 0.325, 0]; computed: [0.6698, 0.3302, 0]" in ran.stdout
+    assert "23 claims: 18 supported, 5 refuted" in ran.stdout
+
+
+def test_counts_need_no_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom knockout.cli import app\n"
+        "ran = CliRunner().invoke(app, ['reproduce', '--kind', 'count'])\nsys.exit(ran.exit_code or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("value", "verdict"), [("64", "supported"), ("65", "refuted")])
+def test_a_projects_own_claims_are_decided_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, verdict: str
+) -> None:
+    (tmp_path / "ablations" / "claims").mkdir(parents=True)
+    (tmp_path / "ablations" / "claims" / "mine.yaml").write_text(FILE.replace("VALUE", value))
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["reproduce", "--only", "M1", "--json"])
+    assert [row["verdict"] for row in json.loads(ran.stdout)] == [verdict]
+
+
+def test_a_claims_file_is_no_study(tmp_path: Path) -> None:
+    ran = knockout("check", "counts-gpt3", folder=tmp_path)
+    assert ran.returncode == 2
+    assert "no study 'counts-gpt3'" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--only", "T6.6-wrked"], "did you mean 'T6.6-worked'"),
+        (["--only", "T6.6-worked", "--kind", "count"], "none of these claims"),
+        (["--kind", "counts"], "count"),
+    ],
+)
+def test_wrong_input_is_said_without_a_traceback(tmp_path: Path, arguments: list[str], said: str) -> None:
+    ran = knockout("reproduce", *arguments, folder=tmp_path)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_broken_file_is_reported_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "ablations" / "claims").mkdir(parents=True)
+    (tmp_path / "ablations" / "claims" / "mine.yaml").write_text(FILE.replace("heads.width", "heads.wdth"))
+    ran = knockout("reproduce", folder=tmp_path)
+    assert ran.returncode == 2
+    assert "ablations/claims/mine.yaml:7:" in ran.stderr
+    assert "Traceback" not in ran.stderr

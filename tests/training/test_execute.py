@@ -1,0 +1,213 @@
+"""How runs end, as their owner and the ledger see it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from knockout.ledger.process import this_process
+from knockout.ledger.store import Ledger, LedgerRun
+from knockout.ledger.workspace import Workspace, open_workspace
+from knockout.training.execute import Execution, Limits, execute
+from knockout.training.metrics import read_metrics
+from knockout.training.progress import read_progress
+from knockout.training.spec import LOG, METRICS, RESULT, WEIGHTS
+
+LONG = 64_000_000
+
+
+class Bench:
+    """Runs in a workspace with a ledger."""
+
+    def __init__(self, laboratory, ledger: Ledger) -> None:
+        self.laboratory = laboratory
+        self.ledger = ledger
+        self.workspace: Workspace = ledger.workspace
+
+    def ask(self, **changes: object):
+        """A run that the ledger knows."""
+        run = self.laboratory.declare(self.workspace.folder / "runs", **changes)
+        ask = {
+            "identity": run.identity, "meaning": run.meaning, "planned_steps": run.num_steps, "flops": 1.0,
+            "variant": "baseline", "size": "pico", "seed": 0, "role": "judged",
+        }  # fmt: skip
+        self.ledger.submit(run.identity, study="x", plan="", owner=this_process(), runs=[ask])
+        return run
+
+    def execute(self, run, *, limits: Limits | None = None, corpus: Path | None = None) -> Execution:
+        return execute(
+            run.identity,
+            ledger=self.ledger,
+            owner=this_process(),
+            nursery=self.laboratory.nursery,
+            runtime=self.laboratory.runtime(corpus=corpus),
+            environment={},
+            limits=limits or Limits(),
+        )
+
+    def said(self, run) -> LedgerRun:
+        known = self.ledger.run(run.identity)
+        assert known is not None
+        return known
+
+
+@pytest.fixture
+def bench(laboratory, tmp_path: Path) -> Iterator[Bench]:
+    ledger = Ledger(open_workspace(tmp_path / "home"))
+    yield Bench(laboratory, ledger)
+    ledger.close()
+
+
+def test_a_run_is_trained_once_and_then_reused(bench: Bench):
+    run = bench.ask()
+    first, second = bench.execute(run), bench.execute(run)
+    assert (first.reused, second.reused) == (False, True)
+    said = bench.said(run)
+    assert (said.state, said.attempts, said.step, said.owner) == ("done", 1, 100, None)
+    assert set(said.metrics) == {"val_loss", "generation_loss", "bits_per_byte", "train_loss"}
+
+
+def test_train_loss_of_a_result_is_the_mean_of_the_last_fifty_steps(bench: Bench):
+    run = bench.ask()
+    bench.execute(run)
+    losses = [row["value"] for row in read_metrics(run.folder).to_pylist() if row["metric"] == "train_loss"]
+    assert bench.said(run).metrics["train_loss"] == pytest.approx(sum(losses[50:]) / 50, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "damage"), [(RESULT, "cut"), (METRICS, "cut"), (WEIGHTS, "removed")])
+def test_a_result_whose_files_are_damaged_is_trained_again(bench: Bench, name: str, damage: str):
+    run = bench.ask()
+    before = bench.execute(run).run.metrics
+    path = run.folder / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    again = bench.execute(run)
+    assert (again.reused, again.run.state, again.run.attempts) == (False, "done", 2)
+    assert again.run.metrics == before
+    assert bench.execute(run).reused
+
+
+def test_a_run_that_becomes_nan_is_a_result_with_its_step(bench: Bench):
+    run = bench.ask(learning_rate=1e6, clip=None, norm={"kind": "none"}, accumulate=1)
+    ended = bench.execute(run).run
+    assert ended.state == "diverged"
+    assert ended.reason == f"the training loss is not finite at step {ended.step}"
+    assert 1 < ended.step < 100
+    assert ended.metrics == {}
+    steps = read_metrics(run.folder)["step"].to_pylist()
+    assert max(steps) == ended.step - 1
+    again = bench.execute(run)
+    assert (again.reused, again.run.attempts) == (True, 1)
+
+
+def test_weights_that_the_last_step_ruins_are_found_by_the_last_evaluation(bench: Bench):
+    run = bench.ask(
+        learning_rate=1e38, clip=None, norm={"kind": "none"}, tokens=64, evaluations=1, warmup_steps=0, accumulate=1
+    )
+    ended = bench.execute(run).run
+    assert (ended.state, ended.reason) == ("diverged", "the evaluation loss is not finite at step 1")
+
+
+def test_a_run_that_takes_too_long_is_timed_out_and_goes_on_later(bench: Bench):
+    run = bench.ask(tokens=LONG)
+    ended = bench.execute(run, limits=Limits(run_seconds=2.0)).run
+    assert (ended.state, ended.reason, ended.owner) == ("timed-out", "longer than 2 seconds", None)
+    again = bench.execute(run, limits=Limits(run_seconds=2.0)).run
+    assert (again.state, again.attempts) == ("timed-out", 2)
+    assert again.step > ended.step > 0
+
+
+def test_a_stopped_run_is_cancelled_with_a_checkpoint_of_its_last_step(bench: Bench, until):
+    run, limits = bench.ask(tokens=LONG), Limits()
+    ends: list[Execution] = []
+    thread = threading.Thread(target=lambda: ends.append(bench.execute(run, limits=limits)))
+    thread.start()
+    until(lambda: read_progress(run.folder))
+    limits.stop.set()
+    thread.join(60)
+    assert (ends[0].run.state, ends[0].run.reason) == ("cancelled", "stopped by the user")
+    (checkpoint, *_) = sorted((run.folder / "checkpoints").glob("*.pt"), reverse=True)
+    assert int(checkpoint.stem) == read_metrics(run.folder)["step"].to_pylist()[-1] >= ends[0].run.step > 0
+
+
+def test_a_run_that_had_not_started_when_all_was_stopped_costs_no_attempt(bench: Bench):
+    run, limits = bench.ask(), Limits()
+    limits.stop.set()
+    assert bench.execute(run, limits=limits).run.state == "planned"
+    assert bench.said(run).attempts == 0
+
+
+def test_a_process_that_is_killed_leaves_a_failed_run_that_can_be_claimed_again(bench: Bench, until):
+    run, ends = bench.ask(tokens=LONG), []
+    thread = threading.Thread(target=lambda: ends.append(bench.execute(run)))
+    thread.start()
+    until(lambda: read_progress(run.folder))
+    newest = bench.laboratory.nursery.children[max(bench.laboratory.nursery.children)]
+    bench.laboratory.nursery.signal(newest, signal.SIGKILL)
+    thread.join(60)
+    assert ends[0].run.state == "failed"
+    assert ends[0].run.reason == f"its process was ended by SIGKILL (out of memory?); see {run.folder / LOG}"
+
+
+def test_a_corrupted_shard_fails_the_run_and_is_named(bench: Bench, tmp_path: Path):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(bench.laboratory.corpus.folder, corpus)
+    shard = corpus / "train-00000.arrow"
+    shard.chmod(0o644)
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    run = bench.ask()
+    ended = bench.execute(run, corpus=corpus).run
+    assert ended.state == "failed"
+    assert ended.reason is not None
+    assert "\n" not in ended.reason
+    assert "train-00000.arrow" in ended.reason
+    assert ended.reason.endswith(f"see {run.folder / LOG}")
+    assert bench.execute(run).run.state == "done"
+
+
+@pytest.fixture
+def limit(laboratory) -> Iterator:
+    """Lower a resource limit of the nursery, and so of the runs that it forks."""
+    process, before = laboratory.nursery.process.pid, {}
+
+    def lower(what: int, amount: int) -> None:
+        before[what] = resource.prlimit(process, what)
+        resource.prlimit(process, what, (amount, before[what][1]))
+
+    laboratory.nursery.num_gpus()
+    yield lower
+    for what, limits in before.items():
+        resource.prlimit(process, what, limits)
+
+
+def test_a_run_that_needs_more_memory_than_there_is_fails_in_one_line(bench: Bench, limit):
+    run = bench.ask(batch=1_000_000, tokens=16_000_000, accumulate=1, warmup_steps=0)
+    limit(resource.RLIMIT_AS, 3 * 2**30)
+    ended = bench.execute(run).run
+    assert ended.state == "failed"
+    assert ended.reason is not None
+    assert "memory" in ended.reason.lower()
+    assert "\n" not in ended.reason
+    assert str(run.folder / LOG) in ended.reason
+
+
+def test_a_full_disk_at_a_checkpoint_fails_the_run_and_loses_nothing(bench: Bench, limit):
+    run = bench.ask()
+    limit(resource.RLIMIT_FSIZE, 50_000)
+    ended = bench.execute(run).run
+    assert ended.state == "failed"
+    assert ended.reason == f"{run.folder} cannot be written: the disk is full, or may not be written to"
+    resource.prlimit(bench.laboratory.nursery.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert bench.execute(run).run.state == "done"
+    assert json.loads((run.folder / RESULT).read_text())["step"] == 100

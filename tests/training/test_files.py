@@ -1,0 +1,122 @@
+"""A run's files: metric segments, checkpoints, progress."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, save_checkpoint
+from knockout.training.metrics import MetricLog, read_metrics, seal_metrics, segments
+from knockout.training.progress import PROGRESS, encode_progress, read_progress
+from knockout.training.spec import METRICS
+
+
+def log_steps(folder: Path, *, first: int, last: int, after_step: int = 0) -> None:
+    log = MetricLog(folder, after_step=after_step, tokens_per_step=64)
+    for step in range(first, last + 1):
+        log.add(step, {"train_loss": step / 10, "gradient_norm": 1.0})
+        if step % 10 == 0:
+            log.flush()
+    log.flush()
+
+
+def steps(folder: Path) -> list[int]:
+    return [row["step"] for row in read_metrics(folder).to_pylist() if row["metric"] == "train_loss"]
+
+
+def test_segments_read_as_one_table_in_order_of_steps(tmp_path: Path):
+    log_steps(tmp_path, first=1, last=25)
+    assert [path.stem for path in segments(tmp_path)] == ["0000000010", "0000000020", "0000000025"]
+    rows = read_metrics(tmp_path).to_pylist()
+    assert steps(tmp_path) == list(range(1, 26))
+    assert (rows[-1]["tokens"], rows[-2]["value"]) == (25 * 64, 2.5)
+
+
+def test_resuming_drops_what_lies_beyond_the_checkpoint(tmp_path: Path):
+    log_steps(tmp_path, first=1, last=30)
+    log_steps(tmp_path, first=21, last=40, after_step=20)
+    assert steps(tmp_path) == list(range(1, 41))
+
+
+def test_sealing_joins_the_segments_and_reads_the_same(tmp_path: Path):
+    log_steps(tmp_path, first=1, last=30)
+    before = read_metrics(tmp_path)
+    assert seal_metrics(tmp_path).equals(before)
+    assert read_metrics(tmp_path).equals(before)
+    assert segments(tmp_path) == []
+
+
+def test_a_run_that_died_while_it_was_sealed_has_each_step_once(tmp_path: Path):
+    log_steps(tmp_path, first=1, last=30)
+    kept = {path: path.read_bytes() for path in segments(tmp_path)}
+    seal_metrics(tmp_path)
+    for path, content in list(kept.items())[1:]:  # it had removed only the first of them
+        path.write_bytes(content)
+    assert steps(tmp_path) == list(range(1, 31))
+    MetricLog(tmp_path, after_step=30, tokens_per_step=64)
+    assert not (tmp_path / METRICS).exists()
+    assert steps(tmp_path) == list(range(1, 31))
+    assert seal_metrics(tmp_path).num_rows == 60
+
+
+def test_a_sealed_file_gives_back_only_what_a_checkpoint_covers(tmp_path: Path):
+    log_steps(tmp_path, first=1, last=30)
+    seal_metrics(tmp_path)
+    log_steps(tmp_path, first=21, last=30, after_step=20)
+    assert steps(tmp_path) == list(range(1, 31))
+
+
+def state_at(value: float) -> dict[str, object]:
+    return {"network": {"x": torch.full((3,), value)}, "optimizer": {"state": {0: {"step": torch.tensor(value)}}}}
+
+
+def test_a_checkpoint_holds_nothing_but_primitives_and_comes_back_whole(tmp_path: Path):
+    save_checkpoint(tmp_path, step=7, state=state_at(0.1))
+    loaded = newest_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded["step"] == 7
+    assert torch.equal(loaded["network"]["x"], torch.full((3,), 0.1))
+    assert loaded["optimizer"]["state"][0]["step"].item() == torch.tensor(0.1).item()
+
+
+def test_two_checkpoints_are_kept_and_the_damaged_newest_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    for step in (8, 9, 10):
+        save_checkpoint(tmp_path, step=step, state=state_at(step))
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["0000000009.pt", "0000000010.pt"]
+    newest = tmp_path / "checkpoints" / names[1]
+    content = newest.read_bytes()
+    for damaged in (b"", content[:100], content[: len(content) - 50], b"not a checkpoint"):
+        newest.write_bytes(damaged)
+        with caplog.at_level(logging.WARNING):
+            loaded = newest_checkpoint(tmp_path)
+        assert loaded is not None
+        assert loaded["step"] == 9
+    assert str(newest) in caplog.text
+    remove_checkpoints(tmp_path)
+    assert newest_checkpoint(tmp_path) is None
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_noticed(tmp_path: Path):
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step=step, state={"network": {"x": torch.arange(1000.0)}, "optimizer": {}})
+    newest = tmp_path / "checkpoints" / "0000000002.pt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    loaded = newest_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded["step"] == 1
+
+
+def test_progress_is_sixteen_bytes_that_read_as_step_and_loss(tmp_path: Path):
+    assert read_progress(tmp_path) is None
+    (tmp_path / PROGRESS).write_bytes(b"")
+    assert read_progress(tmp_path) is None
+    data = encode_progress(step=2**40, train_loss=0.1)
+    assert len(data) == 16
+    (tmp_path / PROGRESS).write_bytes(data)
+    assert read_progress(tmp_path) == (2**40, 0.1)

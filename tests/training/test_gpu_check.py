@@ -1,0 +1,46 @@
+"""`make gpu-check` on a CPU: everything but the device, in an environment that has only what training needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from knockout.training import gpu_check
+
+WITHOUT = """
+import importlib.machinery
+absent = {"prefect", "mlflow", "polars", "tokenizers", "sqlalchemy", "ruamel", "typer", "optuna", "jinja2", "alembic"}
+found = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = classmethod(
+    lambda cls, name, path=None, target=None: None if name.split(".")[0] in absent else found(name, path, target)
+)
+"""
+
+
+def test_every_check_holds_on_a_cpu_with_only_the_libraries_that_training_needs(tmp_path: Path):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    command = [sys.executable, "-m", "knockout.training.gpu_check", "--device", "cpu", "--small"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("ok  ") == 6
+    assert "equal bit for bit after SIGTERM and SIGKILL" in done.stdout
+    assert "its weights are those of before" in done.stdout
+
+
+def test_without_a_gpu_it_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu_check.torch.cuda, "is_available", lambda: False)
+    assert gpu_check.main([]) == 1
+    assert capsys.readouterr().out == "gpu-check: torch sees no CUDA device on this machine\n"
+
+
+def test_a_check_that_does_not_hold_is_a_line_and_no_traceback(capsys: pytest.CaptureFixture[str]):
+    def fail() -> str:
+        raise gpu_check.Failed("the batches differ")
+
+    assert not gpu_check.check("data order", fail)
+    assert capsys.readouterr().out.startswith("FAIL data order: the batches differ (")
