@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TESTED := $(VENV)/.tested
 
 .PHONY: demo test lint gpu-check clean
 
 demo: $(READY)
 	$(BIN)/knockout run ablations/causal-mask.yaml
 
-test: $(READY) lint
+test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-lint: $(READY)
+lint: $(TESTED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -23,6 +24,10 @@ gpu-check: $(READY)
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "knockout needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(TESTED): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 

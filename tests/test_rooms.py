@@ -123,7 +123,8 @@ def test_the_command_line_starts_without_anything_heavy():
 
 def test_the_training_path_does_not_pay_for_the_others():
     others = {"polars", "tokenizers", "mlflow", "prefect", "optuna", "sqlalchemy", "typer", "ruamel", "jinja2"}
-    assert loaded("knockout.training.run", "knockout.training.nursery") & others == set()
+    ours = loaded("knockout.training.run", "knockout.training.nursery")
+    assert ours & others <= loaded("torch", "pytorch_lightning"), "more than Lightning itself brings in"
 
 
 def test_the_owner_of_runs_needs_no_torch():

@@ -16,7 +16,7 @@ KINDS = {
     "embedding": {"learned", "frozen"},
     "position": {"learned", "sinusoidal", "rotary", "none"},
     "attention": {"multi_head", "single_head", "grouped", "none", "rnn", "lstm", "gru", "selective_ssm", "retention"},
-    "ffn": {"gelu", "relu", "squared_relu", "swiglu", "geglu", "linear", "moe", "none"},
+    "ffn": {"gelu", "gelu_tanh", "relu", "squared_relu", "swiglu", "geglu", "linear", "moe", "none"},
     "residual": {"plain", "none", "scaled", "deepnorm", "rezero"},
     "norm": {"layer", "rms", "dynamic_tanh", "none"},
     "head": {"tied", "untied"},
@@ -151,6 +151,7 @@ def test_heads_need_not_divide_the_width_where_they_are_not_used() -> None:
     ("ffn", "width", "hidden"),
     [
         ({"kind": "gelu"}, 768, 3072),
+        ({"kind": "gelu_tanh"}, 768, 3072),
         ({"kind": "linear"}, 64, 256),
         ({"kind": "swiglu"}, 4096, 10928),  # 8/3 * 4096 = 10922.67, up to a multiple of 8
         ({"kind": "swiglu"}, 768, 2048),

@@ -28,6 +28,7 @@ def relu(x: Tensor) -> Tensor:
 # From the papers that the kinds name: up is x W_up + b, gate is x W_gate + b.
 UNGATED: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,
+    "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "relu": relu,
     "squared_relu": lambda x: relu(x) * relu(x),
     "linear": lambda x: x,

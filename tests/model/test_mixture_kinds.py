@@ -27,6 +27,7 @@ BALANCES: dict[str, dict[str, Any]] = {
 }
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
     "squared_relu": lambda x: F.relu(x) ** 2,
     "linear": lambda x: x,

@@ -9,6 +9,7 @@ Legend: D width, F hidden width; the leading axes are free.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -67,6 +68,8 @@ def build_maps(kind: DenseKind, *, width: int, hidden: int, make_linear: MakeLin
     match kind:
         case "gelu":
             return TwoMaps(up=up, down=down, activation=F.gelu)
+        case "gelu_tanh":
+            return TwoMaps(up=up, down=down, activation=partial(F.gelu, approximate="tanh"))
         case "relu":
             return TwoMaps(up=up, down=down, activation=F.relu)
         case "squared_relu":

@@ -34,6 +34,12 @@ class GeluFeedForward(DenseFeedForward):
     kind: Literal["gelu"] = "gelu"
 
 
+class GeluTanhFeedForward(DenseFeedForward):
+    """Two linear maps with GELU's approximation by tanh between them, as in GPT-2 (Hendrycks & Gimpel 2016, section 2)."""
+
+    kind: Literal["gelu_tanh"] = "gelu_tanh"
+
+
 class ReluFeedForward(DenseFeedForward):
     """Two linear maps with ReLU between them (Vaswani et al. 2017, equation 2)."""
 
@@ -66,10 +72,19 @@ class GegluFeedForward(DenseFeedForward):
     gated: ClassVar[bool] = True
 
 
-DenseKind = Literal["gelu", "relu", "squared_relu", "linear", "swiglu", "geglu"]
-Dense = GeluFeedForward | ReluFeedForward | SquaredReluFeedForward | LinearFeedForward | SwigluFeedForward | GegluFeedForward
+DenseKind = Literal["gelu", "gelu_tanh", "relu", "squared_relu", "linear", "swiglu", "geglu"]
+Dense = (
+    GeluFeedForward
+    | GeluTanhFeedForward
+    | ReluFeedForward
+    | SquaredReluFeedForward
+    | LinearFeedForward
+    | SwigluFeedForward
+    | GegluFeedForward
+)
 DENSE: dict[DenseKind, type[Dense]] = {
     "gelu": GeluFeedForward,
+    "gelu_tanh": GeluTanhFeedForward,
     "relu": ReluFeedForward,
     "squared_relu": SquaredReluFeedForward,
     "linear": LinearFeedForward,
