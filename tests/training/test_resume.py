@@ -133,3 +133,4 @@ def test_runs_die_with_the_parent_of_the_training_processes(tmp_path, laboratory
     until(child.ended.is_set)
     until(lambda: start_time(child.pid) is None)
     nursery.close()
+    assert child.code is None, "nobody was left to say how it ended"

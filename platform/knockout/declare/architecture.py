@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+from knockout.declare.heads import HeadLayout as HeadLayout
+from knockout.declare.heads import head_conflicts, position_conflicts, shared_position_conflicts
+from knockout.declare.heads import head_layout as head_layout
+from knockout.declare.heads import rotary_width as rotary_width
 from knockout.declare.layers import Conflict, LayerSlots, layer_conflicts, slots_of_layer
 from knockout.declare.parts import (
-    AlibiPosition,
     Attention,
     BlockKind,
     CellMixer,
@@ -30,46 +32,33 @@ from knockout.declare.parts import (
     FeedForward,
     GeluFeedForward,
     Gpt2Init,
-    GroupedAttention,
     Head,
     HiddenWidth,
     Init,
-    LatentAttention,
     LayerNorm,
     LearnedEmbedding,
     LearnedPosition,
-    LinearAttention,
     MoeFeedForward,
     MultiHeadAttention,
     MupInit,
     NextTokenObjective,
-    NoAttention,
     NoFeedForward,
     Norm,
-    NtkScaling,
     Objective,
     ParallelBlock,
     PlacedNorm,
     PlainResidual,
     Position,
     Residual,
-    RetentionMixer,
-    RotaryPosition,
     SelectiveSsmMixer,
     SerialBlock,
-    SharedQkvAttention,
-    SingleHeadAttention,
-    SinusoidalPosition,
     Skeleton,
     TiedHead,
-    WindowAttention,
-    YarnScaling,
     cell_width,
     feed_forward_of_layer,
     is_gated,
     step_rank,
 )
-from knockout.declare.parts.attention import Scores
 from knockout.declare.skeletons import skeleton_conflicts
 
 
@@ -130,47 +119,8 @@ class Architecture(Declaration):
     @model_validator(mode="after")
     def _can_be_built(self) -> Self:
         found = list(layer_conflicts(pattern=self.pattern, layers=self.layers, depth=self.depth))
-        conflicts(
-            "Architecture", found or [*_whole_conflicts(self), *_skeleton_conflicts(self), *_conflicts_of_layers(self)]
-        )
+        conflicts("Architecture", found or [*_whole_conflicts(self), *_conflicts_of_layers(self)])
         return self
-
-
-@dataclass(frozen=True)
-class HeadLayout:
-    """Query heads, key/value heads, and the width of a query and key in each, in units."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_width: int
-
-
-def head_layout(architecture: Architecture) -> HeadLayout | None:
-    """The heads in which tokens of `architecture` read one another; None where there are none."""
-    width, heads = architecture.width, architecture.heads
-    match architecture.attention:
-        case MultiHeadAttention() | SharedQkvAttention() | LinearAttention() | WindowAttention(kv_heads=None):
-            return HeadLayout(heads, heads, width // heads)
-        case RetentionMixer():
-            return HeadLayout(heads, heads, width // heads)
-        case SingleHeadAttention():
-            return HeadLayout(1, 1, width)
-        case GroupedAttention(kv_heads=int(kv_heads)) | WindowAttention(kv_heads=int(kv_heads)):
-            return HeadLayout(heads, kv_heads, width // heads)
-        case LatentAttention(nope_width=nope_width, rope_width=rope_width):
-            return HeadLayout(heads, heads, nope_width + rope_width)
-        case CellMixer() | SelectiveSsmMixer() | NoAttention():
-            return None
-
-
-def rotary_width(architecture: Architecture) -> int | None:
-    """Units of a head that rotary positions turn; None where there are no heads."""
-    match architecture.attention:
-        case LatentAttention(rope_width=rope_width):
-            return rope_width
-        case _:
-            layout = head_layout(architecture)
-            return None if layout is None else layout.head_width
 
 
 def hidden_width(architecture: Architecture) -> int:
@@ -252,19 +202,8 @@ def _with_widths(slots: dict[str, Any], *, a: Architecture) -> dict[str, Any]:
 def _whole_conflicts(a: Architecture) -> Iterator[Conflict]:
     """What concerns all layers together."""
     layers = distinct_layers(a)
-    if isinstance(a.position, RotaryPosition) and all(head_layout(layer) is None for layer in layers):
-        rule = f"rotary positions act inside attention's heads, and attention is {a.attention.kind}"
-        yield "position.kind", "rotary", rule
-    if any(isinstance(layer.attention, Scores) for layer in layers):
-        return
-    if isinstance(a.position, AlibiPosition):
-        yield "position.kind", "alibi", f"alibi adds to attention's scores, and attention is {a.attention.kind}"
-    if isinstance(a.position, RotaryPosition) and isinstance(a.position.scaling, YarnScaling):
-        yield "position.scaling.kind", "yarn", f"yarn softens attention's scores, and attention is {a.attention.kind}"
-
-
-def _skeleton_conflicts(a: Architecture) -> Iterator[Conflict]:
-    return skeleton_conflicts(a, layers=distinct_layers(a))
+    yield from shared_position_conflicts(a, layers=layers)
+    yield from skeleton_conflicts(a, layers=layers)
 
 
 def _conflicts_of_layers(a: Architecture) -> Iterator[Conflict]:
@@ -282,8 +221,8 @@ def _conflicts_of_layers(a: Architecture) -> Iterator[Conflict]:
 
 
 def _conflicts_of_one(a: Architecture) -> Iterator[Conflict]:
-    yield from _head_conflicts(a)
-    yield from _position_conflicts(a)
+    yield from head_conflicts(a)
+    yield from position_conflicts(a)
     yield from _ffn_conflicts(a)
     yield from _residual_conflicts(a)
 
@@ -298,53 +237,6 @@ def _residual_conflicts(a: Architecture) -> Iterator[Conflict]:
     if isinstance(a.init, DepthScaledInit | MupInit):
         rule = f"deepnorm brings its own first weights, and init is {a.init.kind}; choose gpt2 or small for the tables"
         yield "residual.kind", "deepnorm", rule
-
-
-def _head_conflicts(a: Architecture) -> Iterator[Conflict]:
-    layout = head_layout(a)
-    if layout and a.width % layout.num_heads and not isinstance(a.attention, LatentAttention):
-        yield (
-            "heads",
-            a.heads,
-            f"{a.heads} heads do not divide width {a.width}; heads must be a divisor of width",
-        )
-    if layout and layout.num_heads % layout.num_kv_heads:
-        rule = f"{layout.num_kv_heads} key/value heads do not divide {a.heads} heads; kv_heads must be a divisor"
-        yield "attention.kv_heads", layout.num_kv_heads, rule
-
-
-def _position_conflicts(a: Architecture) -> Iterator[Conflict]:
-    match a.position:
-        case SinusoidalPosition() if a.width % 2:
-            yield "width", a.width, f"sinusoidal positions pair units, so width {a.width} must be even"
-        case RotaryPosition():
-            yield from _rotary_conflicts(a)
-        case _:
-            return
-
-
-def _rotary_conflicts(a: Architecture) -> Iterator[Conflict]:
-    width = rotary_width(a)
-    if width is None or next(_head_conflicts(a), None):
-        return
-    if width % 2:
-        if isinstance(a.attention, LatentAttention):
-            yield "attention.rope_width", width, f"rotary positions rotate pairs, so rope_width {width} must be even"
-        else:
-            rule = f"rotary positions rotate pairs, so the head width {width} must be even"
-            yield "position.kind", "rotary", rule
-    yield from _scaling_conflicts(a, width=width)
-
-
-def _scaling_conflicts(a: Architecture, *, width: int) -> Iterator[Conflict]:
-    scaling = a.position.scaling if isinstance(a.position, RotaryPosition) else None
-    match scaling:
-        case NtkScaling() if width == 2:
-            yield "position.scaling.kind", "ntk", "ntk spreads a factor over several pairs, and heads of width 2 have one"
-        case YarnScaling(beta_fast=fast, beta_slow=slow) if fast <= slow:
-            yield "position.scaling.beta_fast", fast, f"beta_fast {fast} must be over beta_slow {slow}"
-        case _:
-            return
 
 
 def _ffn_conflicts(a: Architecture) -> Iterator[Conflict]:
