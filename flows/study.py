@@ -18,8 +18,8 @@ from knockout.declare.expand import Cell
 from knockout.errors import RunError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
-from knockout.submission.plain import raise_faults, wait_awake
 from knockout.submission.road import Road
+from knockout.submission.waiting import raise_faults, wait_awake
 
 
 @task(name="corpus", cache_policy=NO_CACHE, persist_result=False)

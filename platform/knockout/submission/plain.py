@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from knockout.errors import RunError
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
-
-WAKE_SECONDS = 0.2
+from knockout.submission.waiting import raise_faults, wait_awake
 
 
 def submit(road: Road) -> Concluding:
@@ -36,16 +33,3 @@ def _all(road: Road, futures: list[Future[Any]]) -> list[Future[Any]]:
         road.limits.stop.set()
         raise
     return futures
-
-
-def wait_awake(futures: Collection[Future[Any]]) -> None:
-    """Wait for all, but wake now and then: on some builds of Python a wait for ever is deaf to signals."""
-    while wait(futures, timeout=WAKE_SECONDS).not_done:
-        continue
-
-
-def raise_faults(endings: Iterable[object]) -> None:
-    """Raise the first error among endings that says more than that a run has no result: that, the ledger knows."""
-    for ending in endings:
-        if isinstance(ending, BaseException) and not isinstance(ending, RunError):
-            raise ending

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 import uuid
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ from knockout.submission.concluding import Concluding, conclude
 from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
 from knockout.submission.slots import Slot, slot_queue, usable_cores
+from knockout.submission.waiting import wait_awake
 from knockout.training.execute import DAMAGED, Execution, Limits, execute
 from knockout.training.launcher import Nursery
 from knockout.training.progress import read_progress
@@ -73,6 +75,7 @@ class Road:
         self.submission = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.owner = this_process()
         self.started = time.monotonic()
+        self.preparing: Future[dict[int, Prepared]] = Future()
         self.prepared: dict[int, Prepared] = {}
         self.runs: list[BoundRun] = []
         self.executions: dict[str, Execution] = {}
@@ -91,6 +94,8 @@ class Road:
         self.mirroring = Mirroring(self.workspace, enabled=self.options.mlflow, dead=dead)
         self.ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
         self.ticker.start()
+        # Beside the start of servers and training processes; a daemon, since a preparation that is cut off leaves nothing.
+        threading.Thread(target=self._prepare, name="corpus", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -106,19 +111,13 @@ class Road:
         self.ledger.close()
 
     def prepare(self) -> None:
-        """Prepare the corpus for each vocabulary, and tell the ledger and the mirror of the submission.
+        """Wait until the corpus is prepared for each vocabulary, and tell the ledger and the mirror of the submission.
 
         Raises:
             CorpusError: the text is missing, empty or wrong.
         """
-        for vocabulary in vocabularies(self.plan):
-            self.prepared[vocabulary] = prepare(
-                self.plan.corpus,
-                vocabulary=vocabulary,
-                folder=self.workspace.corpora,
-                base=self.loaded.corpus_base,
-                progress=self.listener.corpus,
-            )
+        wait_awake([self.preparing])
+        self.prepared = self.preparing.result()
         study = self.plan.study.study
         self.ledger.submit(self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[])
         self.submitted = True
@@ -209,6 +208,24 @@ class Road:
         self.mirroring.close_submission(concluding)
         self.listener.concluded(concluding.facts)
         return concluding
+
+    def _prepare(self) -> None:
+        """Prepare the corpus for each vocabulary; `preparing` is what comes of it."""
+        try:
+            prepared = {
+                vocabulary: prepare(
+                    self.plan.corpus,
+                    vocabulary=vocabulary,
+                    folder=self.workspace.corpora,
+                    base=self.loaded.corpus_base,
+                    progress=self.listener.corpus,
+                )
+                for vocabulary in vocabularies(self.plan)
+            }
+        except BaseException as error:
+            self.preparing.set_exception(error)
+        else:
+            self.preparing.set_result(prepared)
 
     def _try(self, run: BoundRun) -> LedgerRun:
         """Bring a trial's run to its result."""
