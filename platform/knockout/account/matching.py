@@ -32,10 +32,12 @@ def solve(*, match: Match, baseline: Resolved, variant: Resolved, make: Make) ->
     """
     target = quantity(baseline, on=match.on)
     step = step_of(variant, free=match.free)
+    if (few := _try(make, 4 * step)) and (many := _try(make, 64 * step)) and _same(few, many, on=match.on):
+        raise InputError(f"{match.free} does not change {match.on} in this variant: choose another free dimension")
     candidates = [_try(make, value) for value in _around(target, on=match.on, step=step, make=make)]
     legal = [found for found in candidates if found is not None]
     if not legal:
-        raise InputError(f"no value of {match.free} is legal in this variant")
+        raise InputError(f"no value of {match.free} is legal in this variant: choose another free dimension")
     tried = sorted(legal, key=lambda found: abs(quantity(found[1], on=match.on) - target))
     value, resolved = tried[0]
     reached = quantity(resolved, on=match.on)
@@ -93,6 +95,10 @@ def _around(target: float, *, on: Quantity, step: int, make: Make) -> tuple[int,
         middle = (low + high) // 2
         low, high = (low, middle) if _value(middle * step, on=on, make=make) >= target else (middle, high)
     return max(low, 1) * step, high * step
+
+
+def _same(few: tuple[int, Resolved], many: tuple[int, Resolved], *, on: Quantity) -> bool:
+    return quantity(few[1], on=on) == quantity(many[1], on=on)
 
 
 def _value(value: int, *, on: Quantity, make: Make) -> float:

@@ -72,7 +72,7 @@ def _conclude(measured: Measured, *, adjusted: Adjusted, alpha: float, num_claim
     parts = [f"{measured.found}; {measured.asked}"]
     outcome: Outcome = "inconclusive"
     more_seeds = None
-    if not gate.met:
+    if not gate.met and measured.verdict.relation != "diverges":
         parts.insert(0, gate.sentence)
     elif adjusted.p <= alpha:
         outcome = "supported" if measured.sides.supports else "refuted"

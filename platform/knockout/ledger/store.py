@@ -239,16 +239,16 @@ class Ledger:
             raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
         return found[0]
 
-    def speeds(self, *, limit: int) -> list[tuple[float, float]]:
-        """(training FLOPs, seconds) of the newest runs that were trained here to their end."""
+    def speeds(self, *, limit: int) -> list[tuple[int, float, float]]:
+        """(steps, training FLOPs, seconds) of the newest runs that were trained here to their end."""
         query = (
-            sql.select(_runs.c.flops, _runs.c.seconds)
+            sql.select(_runs.c.step, _runs.c.flops, _runs.c.seconds)
             .where(_runs.c.state == "done", _runs.c.attempts == 1)
             .order_by(_runs.c.finished.desc())
             .limit(limit)
         )
         with self._read() as connection:
-            return [(row.flops, row.seconds) for row in connection.execute(query)]
+            return [(row.step, row.flops, row.seconds) for row in connection.execute(query)]
 
     def nearest(self, meaning: dict[str, Any], *, identity: str) -> list[LedgerRun]:
         """The other runs of the same seed, from which a difference can be told."""

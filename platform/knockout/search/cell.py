@@ -76,6 +76,17 @@ class CellSearch:
         return [Trial(t.number, dict(t.params), t.value) for t in self.study.get_trials(deepcopy=False)]
 
 
+def finished_trials(storage: str, *, name: str) -> list[Trial]:
+    """The trials of a search that have ended; none where there is no such search. Changes nothing."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        study = optuna.load_study(study_name=name, storage=storage)
+    except KeyError:
+        return []
+    ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
+    return [Trial(t.number, dict(t.params), t.value) for t in ended]
+
+
 def best(trials: list[Trial]) -> Trial | None:
     """The trial with the smallest loss, the first of equals; None when all diverged."""
     finished = [trial for trial in trials if trial.loss is not None]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from knockout.account import Account, count
+from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
 from knockout.declare.expand import Cell, Plan
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
-from knockout.submission.bind import bind, vocabularies
+from knockout.submission.bind import BoundRun, bind, vocabularies
 
-DEFAULT_FLOPS_PER_SECOND = 5e10
-"""Of one core at `pico`, where no finished run tells better."""
+STEP_SECONDS = 0.004
+"""What a step costs on a core beside its arithmetic, measured with `pico` and smaller."""
+FLOPS_PER_SECOND = 1.2e11
+"""Of one core in float32, measured with `nano`; a machine's own runs correct both."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Preview:
     corpus_prepared: bool
     cells: tuple[CellPreview, ...]
     runs_to_do: int
+    """Runs without a result, trials of searches included; equal ones count once."""
+    trials_to_do: int
     core_seconds: float
     """Estimated time of the runs to do, on one core."""
 
@@ -54,47 +59,60 @@ class Preview:
 
 def preview(plan: Plan, *, base: Path, workspace: Workspace) -> Preview:
     """What the plan would do in this workspace. Prepares nothing and trains nothing."""
-    prepared = {size: find(plan.corpus, vocabulary=size, folder=workspace.corpora, base=base) for size in vocabularies(plan)}
+    found = {size: find(plan.corpus, vocabulary=size, folder=workspace.corpora, base=base) for size in vocabularies(plan)}
+    prepared = {size: known for size, known in found.items() if known is not None}
     ledger = Ledger(workspace)
     ledger.reconcile()
-    done = _finished(plan, prepared=prepared, ledger=ledger)
-    accounts = {_key(cell): count(cell.architecture) for cell in plan.cells}
-    cells = tuple(_cell(cell, plan=plan, account=accounts[_key(cell)], done=done) for cell in plan.cells)
-    rate = _flops_per_second(ledger)
+    known = len(prepared) == len(found)
+    trials = _trials_left(plan, prepared=prepared if known else {}, workspace=workspace)
+    tuned = plan.with_cells({key: cell for key, (cell, _) in trials.items()})
+    runs = bind(tuned, prepared=prepared) if known else []
+    done = {run.identity for run in ledger.runs({run.identity for run in runs}) if run.finished}
+    slowness = _slowness(ledger)
     ledger.close()
-    tune = plan.study.tune
-    trials = tune.trials * tune.seeds if tune is not None else 0
-    left = [(cell, cell.runs - (cell.reused or 0) + trials) for cell in cells]
-    seconds = sum(runs * cell.flops_per_token * 3 * cell.tokens / rate for cell, runs in left)
+    to_do = _to_do(tuned, runs=runs, done=done)
+    searched = [cell for cell, left in trials.values() for _ in range(left)]
     return Preview(
-        plan.study.study,
-        plan.study.question,
-        plan.corpus.corpus,
-        done is not None,
-        cells,
-        sum(runs for _, runs in left),
-        seconds,
+        study=plan.study.study,
+        question=plan.study.question,
+        corpus=plan.corpus.corpus,
+        corpus_prepared=known,
+        cells=tuple(_cell(cell, plan=tuned, runs=runs, done=done) for cell in tuned.cells),
+        runs_to_do=len(to_do) + len(searched),
+        trials_to_do=len(searched),
+        core_seconds=slowness * sum(_seconds(cell) for cell in [*to_do, *searched]),
     )
+
+
+def _trials_left(
+    plan: Plan, *, prepared: Mapping[int, Prepared], workspace: Workspace
+) -> dict[tuple[str, str], tuple[Cell, int]]:
+    """For each cell that is tuned, the cell with what its search came to so far, and how many trial runs are left."""
+    tune = plan.study.tune
+    if tune is None:
+        return {}
+    from knockout.submission.tuning import searched  # Optuna takes a second to import, and most studies search nothing
+
+    return {
+        _key(cell): searched(cell, tune=tune, prepared=prepared.get(cell.architecture.vocabulary), workspace=workspace)
+        for cell in plan.cells
+    }
+
+
+def _to_do(plan: Plan, *, runs: Sequence[BoundRun], done: Collection[str]) -> list[Cell]:
+    """The cell of each different run that has no result; before the corpus is prepared, of every run."""
+    if not runs:
+        return [run.cell for run in plan.runs]
+    return list({run.identity: run.cell for run in runs if run.identity not in done}.values())
 
 
 def _key(cell: Cell) -> tuple[str, str]:
     return cell.variant, cell.size
 
 
-def _finished(plan: Plan, *, prepared: dict[int, Prepared | None], ledger: Ledger) -> dict[tuple[str, str], int] | None:
-    """For each cell the number of its runs that have a result; None before the corpus is prepared."""
-    known = {size: found for size, found in prepared.items() if found is not None}
-    if len(known) < len(prepared):
-        return None
-    bound = bind(plan, prepared=known)
-    states = {run.identity: run.finished for run in ledger.runs([run.identity for run in bound])}
-    done = {_key(cell): 0 for cell in plan.cells}
-    for run in bound:
-        done[_key(run.cell)] += states.get(run.identity, False)
-    return done
-
-
-def _cell(cell: Cell, *, plan: Plan, account: Account, done: dict[tuple[str, str], int] | None) -> CellPreview:
+def _cell(cell: Cell, *, plan: Plan, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
+    account = count(cell.architecture)
+    reused = sum(run.identity in done for run in runs if run.cell is cell)
     return CellPreview(
         variant=cell.variant,
         size=cell.size,
@@ -105,11 +123,26 @@ def _cell(cell: Cell, *, plan: Plan, account: Account, done: dict[tuple[str, str
         tokens=cell.num_steps * cell.recipe.batch * cell.architecture.context,
         patch=cell.changes,
         runs=sum(run.cell is cell for run in plan.runs),
-        reused=None if done is None else done[_key(cell)],
+        reused=reused if runs else None,
     )
 
 
-def _flops_per_second(ledger: Ledger) -> float:
-    """Training FLOPs a second of one slot, from the newest finished runs."""
-    rates = sorted(flops / seconds for flops, seconds in ledger.speeds(limit=20) if seconds > 0)
-    return rates[len(rates) // 2] if rates else DEFAULT_FLOPS_PER_SECOND
+def _seconds(cell: Cell) -> float:
+    """What a run of the cell takes on one core of the machine that the constants were measured on."""
+    tokens = cell.recipe.batch * cell.architecture.context
+    return expected_seconds(
+        steps=cell.num_steps, flops=cell.num_steps * tokens * count(cell.architecture).flops_per_token.training
+    )
+
+
+def expected_seconds(*, steps: int, flops: float) -> float:
+    """Seconds of a run with so many steps and FLOPs in all: a part for each step, and a part for the arithmetic."""
+    return steps * STEP_SECONDS + flops / FLOPS_PER_SECOND
+
+
+def _slowness(ledger: Ledger) -> float:
+    """How many times as long as expected the newest runs took here; 1 where there are none."""
+    ratios = sorted(
+        seconds / expected_seconds(steps=steps, flops=flops) for steps, flops, seconds in ledger.speeds(limit=20)
+    )
+    return ratios[len(ratios) // 2] if ratios else 1.0

@@ -156,11 +156,11 @@ class Road:
         self.runs = bind(self.plan, prepared=self.prepared)
         write_meanings(self.runs, workspace=self.workspace)
         self.ledger.ask(self.submission, runs=[run.ask() for run in self.runs])
-        different = {run.identity: run for run in self.runs}
+        different = {run.identity: run for run in reversed(self.runs)}  # of equal runs the first one's name: the baseline's
         done = [identity for identity, run in different.items() if self._has_result(run)]
         num_slots = self.num_slots if len(done) < len(different) else 0
         self.listener.planned(self.plan, self.runs, done, num_slots)
-        return list(different.values())
+        return [run for run in self.runs if different.get(run.identity) is run]
 
     @property
     def num_slots(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from knockout.account import count
 from knockout.declare.expand import Plan
+from knockout.ledger.identity import flatten
 from knockout.report.accounts import number
 from knockout.services import ServiceStatus
 from knockout.submission.preview import CellPreview, Preview
@@ -27,8 +29,8 @@ def duration(seconds: float) -> str:
 
 
 def plan_table(preview: Preview) -> RenderableType:
-    """A plan: its cells, and what is to do."""
-    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "runs", "changes")
+    """A plan: its cells, what they change, and what is to do."""
+    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "runs")
     for cell in preview.cells:
         table.add_row(
             cell.variant,
@@ -37,22 +39,22 @@ def plan_table(preview: Preview) -> RenderableType:
             number(cell.flops_per_token),
             f"{cell.steps:,}",
             f"{cell.runs} ({cell.reused} done)" if cell.reused else str(cell.runs),
-            changes(cell.patch),
         )
     cores = usable_cores()
     about = duration(preview.core_seconds / max(1, min(cores, preview.runs_to_do)))
-    says = (
-        f"{preview.runs_to_do} runs to train, about {about} on {cores} cores" if preview.runs_to_do else "nothing to train"
-    )
-    unknown = (
-        "" if preview.corpus_prepared else f"; corpus {preview.corpus} is not prepared yet, so what can be reused is unknown"
-    )
-    return Group(Text(f"{preview.study}: {preview.question}"), table, Text(says + unknown))
+    says = "nothing to train"
+    if preview.runs_to_do:
+        trials = f", {preview.trials_to_do} of them trials" if preview.trials_to_do else ""
+        says = f"{preview.runs_to_do} runs to train{trials}, about {about} on {cores} cores"
+    if not preview.corpus_prepared:
+        says += f"; corpus {preview.corpus} is not prepared yet, so what can be reused is unknown"
+    patches = {cell.variant: cell.patch for cell in preview.cells}
+    return Group(Text(f"{preview.study}: {preview.question}"), table, *_changes(patches), Text(says))
 
 
-def cell_table(plan: Plan) -> Table:
-    """The cells of a plan, short."""
-    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "seeds", "changes")
+def cell_table(plan: Plan) -> RenderableType:
+    """The cells of a plan, short, and what they change."""
+    table = _table("variant", "size", "parameters", "FLOPs/token", "steps", "seeds")
     for cell in plan.cells:
         account = count(cell.architecture)
         table.add_row(
@@ -62,9 +64,14 @@ def cell_table(plan: Plan) -> Table:
             number(account.flops_per_token.forward),
             f"{cell.num_steps:,}",
             str(len(plan.study.seed_list)),
-            changes(cell.changes),
         )
-    return table
+    return Group(table, *_changes({cell.variant: cell.changes for cell in plan.cells}))
+
+
+def _changes(patches: Mapping[str, dict[str, object]]) -> list[Text]:
+    """A line for each variant that changes something, and an empty one after them."""
+    lines = [Text(f" {variant}: {changes(patch)}") for variant, patch in patches.items() if patch]
+    return [*lines, Text()] if lines else []
 
 
 def service_table(statuses: Sequence[ServiceStatus]) -> Table:
@@ -85,18 +92,13 @@ def submission_table(states: Sequence[SubmissionState]) -> Table:
     return table
 
 
-def changes(patch: dict[str, object]) -> str:
+def changes(patch: Mapping[str, object]) -> str:
     """A patch in one line: `residual.kind: none, depth: 16`."""
-    flat = {
-        f"{key}.{name}" if isinstance(value, dict) else key: inner
-        for key, value in patch.items()
-        for name, inner in (value.items() if isinstance(value, dict) else [("", value)])
-    }
-    return ", ".join(f"{path}: {_yaml(value)}" for path, value in flat.items())
+    return ", ".join(f"{path}: {_yaml(value)}" for path, value in flatten(dict(patch)).items())
 
 
 def _yaml(value: object) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, list | bool | None) else str(value)
 
 
 def _parameters(cell: CellPreview) -> str:

@@ -24,7 +24,7 @@ from knockout.errors import RunError
 from knockout.ledger.identity import canonical, meaning
 from knockout.ledger.store import LedgerRun
 from knockout.ledger.workspace import Workspace
-from knockout.search.cell import CellSearch, Trial, best, on_edge
+from knockout.search.cell import CellSearch, Trial, best, finished_trials, on_edge
 from knockout.submission.bind import BoundRun, bind_run
 
 FIRST_SEED = 1_000_000
@@ -76,6 +76,16 @@ def tune_cell(
     edges = on_edge(chosen.values, tune=tune)
     tuned = Tuned(cell.variant, cell.size, tuple(trials), dict(chosen.values), edges, log)
     return with_values(cell, values=chosen.values), tuned
+
+
+def searched(cell: Cell, *, tune: Tune, prepared: Prepared | None, workspace: Workspace) -> tuple[Cell, int]:
+    """The cell with the best settings that its search found so far, and how many trial runs are left. Changes nothing."""
+    database = workspace.folder / "optuna.db"
+    name = _name(cell, tune=tune, prepared=prepared) if prepared is not None else ""
+    trials = finished_trials(f"sqlite:///{database}", name=name) if prepared is not None and database.exists() else []
+    chosen = best(trials)
+    left = max(0, tune.trials - len(trials)) * tune.seeds
+    return (cell if chosen is None else with_values(cell, values=chosen.values)), left
 
 
 def with_values(cell: Cell, *, values: Mapping[str, float]) -> Cell:

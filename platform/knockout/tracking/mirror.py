@@ -166,14 +166,18 @@ class Mirror:
         return changed
 
     def _open(self, experiment: str, *, key: str, name: str, tags: Mapping[str, str]) -> Run:
-        """Find the run by its tag `key` and set it RUNNING, or create it with all its tags in one step."""
+        """Find the run by its tag `key` and set it RUNNING, or create it with all its tags in one step.
+
+        A run that is found stays under the submission that trained it first.
+        """
         found = find_run(self._client, experiment=experiment, key=key, value=tags[key])
         if found is None:
             run = self._client.create_run(experiment, run_name=name, tags=dict(tags))
             self._states[run.info.run_id] = RunState(start_milliseconds=run.info.start_time)
             return run
         self._client.update_run(found.info.run_id, status="RUNNING", name=name)
-        write_tags(self._client, run_id=found.info.run_id, tags=tags)
+        kept = {name: value for name, value in tags.items() if name != naming.PARENT}
+        write_tags(self._client, run_id=found.info.run_id, tags=kept)
         return found
 
     def _end(self, run_id: str, *, state: naming.State, tags: Mapping[str, str]) -> None:
