@@ -41,12 +41,17 @@ def run(
 
 
 def report(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="A study's name or file.")],
+    study: StudyName,
+    size: Size = None,
+    seeds: Seeds = None,
+    set_: Set = None,
     workspace: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a study's report anew from its run files, and print where it is, or the same facts as data."""
     from knockout.cli.loading import study_name
+    from knockout.declare.load import Overrides, find_study
+    from knockout.errors import InputError
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.report.html import write_html
@@ -54,14 +59,16 @@ def report(
     place = open_workspace(workspace)
     ledger = Ledger(place)
     ledger.reconcile()
-    facts = ledger.facts(name := study_name(study))
+    name, arguments = study_name(study), Overrides(size=size, seeds=seeds, settings=tuple(set_ or ())).arguments
+    facts = ledger.facts(name, arguments=arguments)
     if facts is None:
-        from knockout.declare.load import find_study
-        from knockout.errors import InputError
-
-        find_study(study)
-        raise InputError(f"no report of '{name}' in {place.folder}: run it first with `knockout run {study}`")
-    print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name)))
+        if not (reported := ledger.reported(name)):
+            find_study(study)
+        others = [f"knockout report {name} {known}".strip() for known in reported]
+        there = f"; there are: {', '.join(others)}" if others else ""
+        command = f"knockout run {study} {arguments}".strip()
+        raise InputError(f"no report of '{name}' in {place.folder}: run it first with `{command}`{there}")
+    print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name, arguments=arguments)))
 
 
 def why(

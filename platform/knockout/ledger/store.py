@@ -95,8 +95,11 @@ class Ledger:
         plan: str,
         owner: Owner,
         runs: Iterable[Mapping[str, Any]],
+        arguments: str = "",
     ) -> None:
         """Record a submission and the runs that it asks for; a run that is known keeps its state.
+
+        `arguments` is what the command line changed in the study.
 
         Each run gives identity, meaning, planned_steps, flops (of its whole training), variant, size, seed, role.
         """
@@ -104,7 +107,13 @@ class Ledger:
         with self._write() as connection:
             connection.execute(
                 _submissions.insert().values(
-                    submission=submission, study=study, state="running", plan=plan, created=now, **_owner_columns(owner)
+                    submission=submission,
+                    study=study,
+                    state="running",
+                    plan=plan,
+                    arguments=arguments,
+                    created=now,
+                    **_owner_columns(owner),
                 )
             )
             for run in runs:
@@ -214,17 +223,27 @@ class Ledger:
         with self._write() as connection:
             connection.execute(_submissions.update().where(_submissions.c.submission == submission).values(**values))
 
-    def facts(self, study: str) -> dict[str, Any] | None:
-        """What the study's newest report says; None when there is none."""
+    def facts(self, study: str, *, arguments: str = "") -> dict[str, Any] | None:
+        """What the newest report says of a study as it was changed by these arguments; None when there is none."""
         query = (
             sql.select(_submissions.c.facts)
-            .where(_submissions.c.study == study, _submissions.c.facts.is_not(None))
+            .where(_submissions.c.study == study, _submissions.c.arguments == arguments, _submissions.c.facts.is_not(None))
             .order_by(_submissions.c.created.desc())
             .limit(1)
         )
         with self._read() as connection:
             found = connection.execute(query).scalar_one_or_none()
         return json.loads(found) if found is not None else None
+
+    def reported(self, study: str) -> list[str]:
+        """The arguments under which a study has a report, newest first."""
+        query = (
+            sql.select(_submissions.c.arguments)
+            .where(_submissions.c.study == study, _submissions.c.facts.is_not(None))
+            .order_by(_submissions.c.created.desc())
+        )
+        with self._read() as connection:
+            return list(dict.fromkeys(connection.execute(query).scalars()))
 
     def find(self, start: str) -> LedgerRun:
         """The run whose identity begins with `start`.

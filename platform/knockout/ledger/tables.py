@@ -42,6 +42,7 @@ submissions = sql.Table(
     sql.Column("state", sql.String(16), nullable=False),
     sql.Column("reason", sql.Text),
     sql.Column("plan", sql.Text, nullable=False),
+    sql.Column("arguments", sql.Text, nullable=False, default=""),
     sql.Column("host", sql.String(255)),
     sql.Column("pid", sql.Integer),
     sql.Column("process_started", sql.String(64)),

@@ -5,8 +5,10 @@ The invariant: everything in it is found by a path relative to it, so a workspac
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +39,12 @@ class Workspace:
         """The folder of one run."""
         return self.folder / "runs" / identity
 
-    def report(self, study: str) -> Path:
-        """The folder of a study's report."""
-        return self.folder / "reports" / study
+    def report(self, study: str, *, arguments: str = "") -> Path:
+        """The folder of a study's report; one of its own for a study that the command line changed."""
+        if not arguments:
+            return self.folder / "reports" / study
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", arguments).strip("-")[:60]
+        return self.folder / "reports" / study / f"{readable}-{hashlib.sha256(arguments.encode()).hexdigest()[:6]}"
 
 
 def open_workspace(folder: Path | None = None) -> Workspace:

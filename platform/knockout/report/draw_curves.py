@@ -78,12 +78,12 @@ def _floors(panel: Axes, *, floors: Mapping[str, float]) -> None:
     for name, loss in floors.items():
         panel.axhline(loss, color=INK, linestyle=(0, (5, 4)), linewidth=1.0, alpha=0.55)
         panel.annotate(
-            f"{name} floor {loss:.3g}",
+            f"{name} {loss:.3g}",
             (1.0, loss),
             xycoords=("axes fraction", "data"),
-            xytext=(-2, 3),
+            xytext=(4, -3),
             textcoords="offset points",
-            ha="right",
+            annotation_clip=False,
             fontsize=9,
             alpha=0.75,
         )

@@ -17,6 +17,8 @@ _LINEAR_BELOW = 0.05
 """Effects under this, in the metric's unit, are drawn to scale."""
 _TICKS = (0.01, 0.1, 1.0, 10.0)
 _MARGIN_PERCENT = 4.0
+_APART_PERCENT = 9.0
+"""Labels nearer to each other than this would run into one another."""
 
 
 def forest(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -30,7 +32,11 @@ def forest(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(50.0 + (50.0 - _MARGIN_PERCENT) * max(-1.0, min(1.0, _bend(value) / most)), 2)
 
-    shown = [tick for tick in _TICKS if _bend(tick) <= most][-2:]
+    shown: list[float] = []
+    for tick in _TICKS:
+        if _bend(tick) <= most and place(tick) - place(shown[-1] if shown else 0.0) >= _APART_PERCENT:
+            shown.append(tick)
+    shown = shown[-2:]
     ticks = [*(-tick for tick in reversed(shown)), 0.0, *shown]
     return {
         "ticks": [{"at": place(tick), "label": number(tick)} for tick in ticks],

@@ -75,7 +75,7 @@ def conclude(
         seconds={"total": seconds, "training": trained},
         command=f"knockout run {study.study} {plan.arguments}".strip(),
     )
-    report = write_html(said, folder=ledger.workspace.report(study.study))
+    report = write_html(said, folder=ledger.workspace.report(study.study, arguments=plan.arguments))
     missing = [record for record in records if record.state not in ("done", "diverged")]
     reason = f"{missing[0].label}: {missing[0].state}: {missing[0].reason}" if missing else None
     return Concluding("failed" if missing else "done", reason, tuple(records), judgement, said, report)
@@ -138,6 +138,7 @@ def _study(plan: Plan) -> dict[str, Any]:
         "seeds": list(study.seed_list),
         "decide": study.decide.model_dump(),
         "declaration": plan.text,
+        "arguments": plan.arguments,
         "patches": {cell.variant: cell.patch for cell in plan.cells},
         "matched": [_matched(cell) for cell in plan.cells if cell.matched is not None],
     }

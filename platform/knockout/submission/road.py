@@ -119,7 +119,9 @@ class Road:
         wait_awake([self.preparing])
         self.prepared = self.preparing.result()
         study = self.plan.study.study
-        self.ledger.submit(self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[])
+        self.ledger.submit(
+            self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[], arguments=self.plan.arguments
+        )
         self.submitted = True
         self.mirroring.open_submission(self.plan, submission=self.submission)
 
