@@ -99,7 +99,7 @@ def test_each_mistake_gives_one_message_at_its_line(old: str, new: str, problem:
 def test_all_problems_of_a_file_are_told_at_once(tmp_path: Path):
     text = STUDY.replace("{depth: 4}", "{depht: 4, attention.kind: gruoped}").replace("{kind: none}", "{kind: nonee}")
     found = problems_of(text.replace("than: baseline", "than: basline"), tmp_path)
-    assert [text.split(": ")[1] for text in found] == ["claims.0.expect.than", "depht", "attention", "residual"]
+    assert [text.split(": ")[1] for text in found] == ["depht", "attention", "residual", "claims.0.expect.than"]
 
 
 def test_a_changed_kind_keeps_what_both_kinds_have(tmp_path: Path):
@@ -180,3 +180,19 @@ def test_each_shipped_plan_is_the_reviewed_one(name: str):
     plan = plan_study(load_study(project.root() / "ablations" / f"{name}.yaml"))
     reviewed = GOLDEN / f"{name}.txt"
     assert plan_text(plan) + "\n" == reviewed.read_text(), f"if it is meant: knockout plan {name} --resolved > {reviewed}"
+
+
+def test_problems_of_a_studys_own_keys_do_not_hide_those_of_its_variants(tmp_path: Path):
+    text = (
+        STUDY.replace("seeds: 2", "seeds: two")
+        .replace("{kind: none}", "{kind: nonee}")
+        .replace("size: pico", "size: pico\nmatsch: 1")
+    )
+    found = problems_of(text.replace("corpus: python-source", "corpus: pyton-source"), tmp_path)
+    assert [text.split(": ")[1] for text in found] == ["corpus", "matsch", "residual", "seeds"]
+    assert found[-1].endswith("'two' should be a valid integer, or array")
+
+
+def test_a_bare_kind_is_told_how_to_be_written(tmp_path: Path):
+    (found,) = problems_of(STUDY.replace("{residual: {kind: none}}", "{residual: none}"), tmp_path)
+    assert found == "7: residual: 'none' must be a mapping: write {kind: none}"

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+from knockout.declare.branches import branch_conflicts, first_dense_conflicts, training_conflicts
 from knockout.declare.heads import HeadLayout as HeadLayout
 from knockout.declare.heads import head_conflicts, position_conflicts, shared_position_conflicts
 from knockout.declare.heads import head_layout as head_layout
 from knockout.declare.heads import rotary_width as rotary_width
-from knockout.declare.layers import Conflict, LayerSlots, layer_conflicts, slots_of_layer
+from knockout.declare.layers import Conflict, LayerSlots, Placed, layer_conflicts, slots_of_layer
 from knockout.declare.parts import (
     Attention,
     BlockKind,
     CellMixer,
     DecoderSkeleton,
-    DeepnormResidual,
-    DepthScaledInit,
     Embedding,
     EncoderDecoderSkeleton,
     EncoderSkeleton,
@@ -45,8 +45,6 @@ from knockout.declare.parts import (
     NoFeedForward,
     Norm,
     Objective,
-    ParallelBlock,
-    PlacedNorm,
     PlainResidual,
     Position,
     Residual,
@@ -172,7 +170,10 @@ def distinct_layers(architecture: Architecture) -> list[Architecture]:
 
 
 def resolved_hidden(architecture: Architecture) -> Architecture:
-    """The same architecture with its default widths as numbers, so that equal networks have equal declarations."""
+    """The same architecture with its default widths as numbers, so that equal networks have equal declarations.
+
+    Under muP a width that grows with the network's stays a share of it, which is what its scheme goes by.
+    """
     pattern = tuple(slots.model_copy(update=_with_widths(slots.given, a=architecture)) for slots in architecture.pattern)
     layers = {
         key: slots.model_copy(update=_with_widths(slots.given, a=architecture)) for key, slots in architecture.layers.items()
@@ -183,6 +184,8 @@ def resolved_hidden(architecture: Architecture) -> Architecture:
 
 def _with_widths(slots: dict[str, Any], *, a: Architecture) -> dict[str, Any]:
     """These slots of a layer with numbers for the widths that they leave to a default."""
+    if isinstance(a.init, MupInit):
+        return _with_shares(slots)
     here = a.model_copy(update={**slots, "pattern": (), "layers": {}})
     widths: dict[str, dict[str, int | None]] = {}
     match slots.get("attention"):
@@ -199,66 +202,68 @@ def _with_widths(slots: dict[str, Any], *, a: Architecture) -> dict[str, Any]:
     return {name: slots[name].model_copy(update=numbers) for name, numbers in widths.items()}
 
 
+def _with_shares(slots: dict[str, Any]) -> dict[str, Any]:
+    """The feed-forward slot of a layer with its default hidden width as the multiple that it is; a gate's is rounded."""
+    ffn = slots.get("ffn")
+    if not isinstance(ffn, HiddenWidth) or is_gated(ffn) or ffn.hidden is not None or ffn.expansion is not None:
+        return {}
+    return {"ffn": ffn.model_copy(update={"expansion": 4.0})}
+
+
 def _whole_conflicts(a: Architecture) -> Iterator[Conflict]:
     """What concerns all layers together."""
-    layers = distinct_layers(a)
-    yield from shared_position_conflicts(a, layers=layers)
+    layers, first_stack = distinct_layers(a), encoder_layers(a)
+    yield from shared_position_conflicts(a, layers=[*first_stack, *layers])
     yield from skeleton_conflicts(a, layers=layers)
+    yield from training_conflicts(a, layers=[*first_stack, *layers] if a.depth else first_stack)
+    for stack in _places_of_ffn(a):
+        for path, (ffn, places) in stack.by_path.items():
+            if isinstance(ffn, MoeFeedForward):
+                yield from first_dense_conflicts(ffn, path=path, layers=places, depth=stack.depth)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """A stack's feed-forward slots by the path at which each was declared, with the layers that have it."""
+
+    depth: int
+    by_path: dict[str, tuple[Any, list[int]]]
+
+
+def _places_of_ffn(a: Architecture) -> Iterator[_Stack]:
+    two_stacks = isinstance(a.skeleton, EncoderDecoderSkeleton)
+    by_path: dict[str, tuple[Any, list[int]]] = {} if two_stacks else {"ffn": (a.ffn, [])}
+    for layer in range(a.depth):
+        found = slots_of_layer(layer, pattern=a.pattern, layers=a.layers).get("ffn", Placed(a.ffn, "ffn"))
+        by_path.setdefault(found.path, (found.slot, []))[1].append(layer)
+    yield _Stack(a.depth, by_path)
+    if isinstance(a.skeleton, EncoderDecoderSkeleton):
+        depth = a.skeleton.encoder_depth
+        yield _Stack(depth, {"ffn": (a.ffn, list(range(depth)))})
 
 
 def _conflicts_of_layers(a: Architecture) -> Iterator[Conflict]:
-    """What concerns each layer alone, at the path where its slot was declared."""
-    seen = set()
-    for layer in range(max(a.depth, 1)):
-        placed = slots_of_layer(layer, pattern=a.pattern, layers=a.layers)
-        here = a.model_copy(update={name: found.slot for name, found in placed.items()})
-        for path, value, rule in _conflicts_of_one(here):
-            slot, dot, rest = path.partition(".")
-            written = placed[slot].path + dot + rest if slot in placed else path
-            if (written, rule) not in seen:
-                seen.add((written, rule))
-                yield written, value, rule
+    """What concerns each layer alone, at the path where its slot was declared, each conflict once.
+
+    The architecture's own slots are those of an encoder-decoder's first stack. Elsewhere, one that no layer has is
+    judged too, since it would stand as soon as the pattern went.
+    """
+    placed_layers = [slots_of_layer(layer, pattern=a.pattern, layers=a.layers) for layer in range(max(a.depth, 1))]
+    found = [conflict for placed in placed_layers for conflict in _conflicts_of_placed(a, placed=placed)]
+    hidden = set.intersection(*(set(placed) for placed in placed_layers))
+    two_stacks = isinstance(a.skeleton, EncoderDecoderSkeleton)
+    found += [conflict for conflict in _conflicts_of_one(a) if two_stacks or conflict[0].partition(".")[0] in hidden]
+    yield from {(path, rule): (path, value, rule) for path, value, rule in found}.values()
+
+
+def _conflicts_of_placed(a: Architecture, *, placed: dict[str, Placed]) -> Iterator[Conflict]:
+    here = a.model_copy(update={name: found.slot for name, found in placed.items()})
+    for path, value, rule in _conflicts_of_one(here):
+        slot, dot, rest = path.partition(".")
+        yield placed[slot].path + dot + rest if slot in placed else path, value, rule
 
 
 def _conflicts_of_one(a: Architecture) -> Iterator[Conflict]:
     yield from head_conflicts(a)
     yield from position_conflicts(a)
-    yield from _ffn_conflicts(a)
-    yield from _residual_conflicts(a)
-
-
-def _residual_conflicts(a: Architecture) -> Iterator[Conflict]:
-    if not isinstance(a.residual, DeepnormResidual):
-        return
-    if not (isinstance(a.norm, PlacedNorm) and a.norm.placement == "post"):
-        yield "residual.kind", "deepnorm", "deepnorm normalises after each addition; the norm's placement must be post"
-    if isinstance(a.block, ParallelBlock):
-        yield "residual.kind", "deepnorm", "deepnorm's constants are those of two branches in turn, and block is parallel"
-    if isinstance(a.init, DepthScaledInit | MupInit):
-        rule = f"deepnorm brings its own first weights, and init is {a.init.kind}; choose gpt2 or small for the tables"
-        yield "residual.kind", "deepnorm", rule
-
-
-def _ffn_conflicts(a: Architecture) -> Iterator[Conflict]:
-    match a.ffn:
-        case HiddenWidth(hidden=int(hidden), expansion=float()):
-            yield "ffn.hidden", hidden, "hidden and expansion exclude each other; give one of them"
-        case HiddenWidth(expansion=float(expansion)) if round(expansion * a.width) < 1:
-            yield (
-                "ffn.expansion",
-                expansion,
-                f"expansion {expansion} of width {a.width} leaves no hidden unit",
-            )
-        case _:
-            pass
-    if isinstance(a.ffn, MoeFeedForward):
-        yield from _mixture_conflicts(a.ffn, depth=a.depth)
-
-
-def _mixture_conflicts(moe: MoeFeedForward, *, depth: int) -> Iterator[Conflict]:
-    if moe.top_k > moe.experts:
-        yield "ffn.top_k", moe.top_k, f"top_k {moe.top_k} is more than the {moe.experts} experts there are"
-    if moe.first_dense > depth:
-        yield "ffn.first_dense", moe.first_dense, f"first_dense {moe.first_dense} is more than the {depth} layers there are"
-    if moe.dense_hidden is not None and moe.first_dense == 0:
-        yield "ffn.dense_hidden", moe.dense_hidden, "dense_hidden is for the first_dense layers, and there are none"
+    yield from branch_conflicts(a)

@@ -122,17 +122,21 @@ def expand(loaded: Loaded, *, solve: Solver) -> Plan:
     """
     study = loaded.study
     patches = variant_patches(study, document=loaded.document)
-    found = _unknown_variants(study, document=loaded.document, known=list(patches))
+    found = list(loaded.problems)
+    if not any(problem.path.split(".")[0] in ("variants", "vary") for problem in found):
+        found += _unknown_variants(study, document=loaded.document, known=list(patches))
     cells: list[Cell] = []
-    for size in study.size_names:
+    for size in loaded.sizes:
         at_size = _Size(loaded, size=size, solve=solve)
         for variant, patch in patches.items():
             try:
                 cells.append(at_size.cell(variant, patch=patch))
             except DeclarationError as error:
                 found.extend(error.problems)
-    if found:
-        raise DeclarationError(list(dict.fromkeys(found)))
+    if found or loaded.corpus is None:
+        raise DeclarationError(
+            sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line, problem.column))
+        )
     runs = [PlannedRun(cell, seed) for seed in study.seed_list for cell in cells]
     return Plan(study, loaded.text, loaded.overrides.arguments, loaded.corpus, tuple(cells), tuple(runs))
 

@@ -45,12 +45,15 @@ class Loaded:
     study: Study
     document: Document
     text: str
-    corpus: Corpus
+    corpus: Corpus | None
+    """None only where there are problems."""
     corpus_base: Path
     sizes: Mapping[str, Document]
     preset: Document | None
     recipe: Document | None
     overrides: Overrides
+    problems: tuple[Problem, ...]
+    """What is wrong with the study beside its cells; `expand` tells it with what is wrong with those."""
 
 
 @dataclass(frozen=True)
@@ -104,27 +107,45 @@ def find_study(name: str) -> Path:
 
 
 def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
-    """Read a study and all that it refers to.
+    """Read a study and all that it refers to; problems that leave something to expand are kept for `expand` to tell.
 
     Raises:
-        DeclarationError: with every problem found, of every file.
+        DeclarationError: too much is wrong to go on, or a file is not YAML.
         InputError: a file cannot be read.
     """
     overrides = overrides or Overrides()
-    document = overrides.apply(read_document(path))
-    study = validate(document, model=Study)
     found: list[Problem] = []
+    document = overrides.apply(read_document(path))
+    study = _sound_part(document, found)
     sizes = {
         name: _referred(document, _size_path(study, name), "sizes", name, load_size, found) for name in study.size_names
     }
     corpus = _referred(document, ("corpus",), "", study.corpus, load_corpus, found, folder="data")
     preset = _referred(document, ("preset",), "presets", study.preset, load_preset, found)
     recipe = _referred(document, ("recipe",), "recipes", study.recipe, load_recipe, found)
-    if found or corpus is None:
-        raise DeclarationError(found)
-    declared, base = corpus
+    declared, base = corpus if corpus is not None else (None, path.parent)
     kept = {name: size for name, size in sizes.items() if size is not None}
-    return Loaded(study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe, overrides)
+    return Loaded(
+        study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe, overrides, tuple(found)
+    )
+
+
+def _sound_part(document: Document, found: list[Problem]) -> Study:
+    """The study without the keys that are wrong; their problems are added to `found`.
+
+    Raises:
+        DeclarationError: nothing sound is left.
+    """
+    try:
+        return validate(document, model=Study)
+    except DeclarationError as error:
+        found.extend(error.problems)
+        wrong = {problem.path.split(".")[0] for problem in error.problems}
+    sound = {key: value for key, value in document.data.items() if key not in wrong}
+    try:
+        return validate(Document({"study": "unnamed", "question": "unasked", **sound}, document.marks), model=Study)
+    except DeclarationError:
+        raise DeclarationError(found) from None
 
 
 def load_size(name: str) -> Document:

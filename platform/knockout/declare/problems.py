@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import takewhile
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -28,7 +30,20 @@ def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
 
 def problems(error: ValidationError, *, model: type[BaseModel], document: Document) -> list[Problem]:
     """Every problem of a validation error, at the place in the document where it was written."""
-    return [_problem(detail, model=model, document=document) for detail in error.errors(include_url=False)]
+    found = [_problem(detail, model=model, document=document) for detail in error.errors(include_url=False)]
+    merged: dict[tuple[object, ...], Problem] = {}
+    for problem in found:
+        place = (problem.file, problem.line, problem.path)
+        other = merged.get(place)
+        merged[place] = problem if other is None else replace(other, message=_either(other.message, problem.message))
+    return list(merged.values())
+
+
+def _either(first: str, second: str) -> str:
+    """What is wrong with a value that suits neither of two types: one sentence, not two that contradict each other."""
+    ours, theirs = first.split(), second.split()
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
+    return f"{first}, or {' '.join(theirs[shared:])}"
 
 
 def union_members(annotation: Any) -> tuple[type[BaseModel], ...]:
@@ -91,6 +106,8 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
         case "extra_forbidden":
             allowed = sorted({key_of(model, name) for model in owner for name in model.model_fields})
             return f"unknown key; allowed are {', '.join(allowed)}{nearest(str(path[-1]), allowed)}"
+        case "dict_type" if isinstance(found, str) and any(_tags(part) for part in _parts(owner, path)):
+            return f"'{found}' must be a mapping: write {{kind: {found}}}"
         case "missing":
             return "this key is required and missing"
         case "union_tag_invalid":
@@ -108,6 +125,12 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
         case _:
             rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
             return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"
+
+
+def _parts(owner: tuple[type[BaseModel], ...], path: Path_) -> tuple[type[BaseModel], ...]:
+    """What the last step of a path may hold."""
+    fields = [model.model_fields[str(path[-1])] for model in owner if str(path[-1]) in model.model_fields]
+    return tuple(part for info in fields for part in union_members(info.annotation))
 
 
 def _article(noun: str) -> str:

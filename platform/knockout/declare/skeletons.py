@@ -63,6 +63,9 @@ def _objective_conflicts(a: Architecture, *, attentions: Sequence[Attention]) ->
             if not isinstance(a.skeleton, EncoderSkeleton):
                 rule = f"masked tokens are guessed from both sides, so skeleton must be encoder, and is {a.skeleton.kind}"
                 yield "objective.kind", "masked", rule
+            if masked == 0.0:
+                rule = "the mask must stand for some of the hidden tokens, or its vector is never trained; over 0"
+                yield "objective.masked", masked, rule
             if masked + random > 1.0:
                 rule = f"masked {masked} and random {random} are shares of the hidden tokens, together over 1"
                 yield "objective.random", random, rule
@@ -98,7 +101,9 @@ def _encoder_decoder_conflicts(a: Architecture, *, layers: Sequence[Architecture
         yield "heads", a.heads, f"{a.heads} heads do not divide width {a.width}, as those between the stacks must"
     if any(isinstance(layer.block, ParallelBlock) for layer in layers):
         yield "block.kind", "parallel", "the second stack has three branches in turn, so block must be serial"
-    if any(isinstance(layer.residual, DeepnormResidual) for layer in layers):
+    if a.depth == 0:
+        yield "depth", 0, "the first stack is read in the blocks of the second, so there must be one at least"
+    if any(isinstance(layer.residual, DeepnormResidual) for layer in [a, *layers]):
         yield "residual.kind", "deepnorm", "deepnorm's constants here are those of one stack, and there are two"
     if isinstance(a.init, DepthScaledInit):
         yield "init.kind", a.init.kind, f"{a.init.kind} has constants for one stack, and there are two"

@@ -101,7 +101,7 @@ class WindowAttention(HeadScores):
 
     kind: Literal["window"] = "window"
     window: Positive
-    """Tokens that one token can read, itself included."""
+    """Tokens that one token can read, itself included; 2 or more."""
     kv_heads: Positive | None = None
     """Number of key and value heads, a divisor of `heads`; by default all of them."""
     causal: ClassVar[bool] = True

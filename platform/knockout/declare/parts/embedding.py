@@ -18,7 +18,7 @@ class LearnedEmbedding(Declaration):
 
 
 class FrozenEmbedding(Declaration):
-    """The table as it was drawn: no training changes it; a tied head reads it as it is."""
+    """The table as it was drawn: no training changes it; a tied head reads it as it is. A mask's vector is trained."""
 
     kind: Literal["frozen"] = "frozen"
     scaled: bool = False

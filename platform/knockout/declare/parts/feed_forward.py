@@ -17,7 +17,7 @@ class HiddenWidth(Declaration):
     """The hidden width of a feed-forward part: given, or a multiple of the width, or by default."""
 
     hidden: Positive | None = None
-    """Hidden width, in units (for a mixture: of each expert); excludes `expansion`."""
+    """Hidden width, in units (for a mixture: of each expert), at most 2^31; excludes `expansion`."""
     expansion: PositiveFloat | None = None
     """Hidden width over width, over 0; default 4, and for gated kinds 8/3 rounded up to a multiple of 8 units."""
 
@@ -98,7 +98,7 @@ class SoftmaxRouting(Declaration):
 
     kind: Literal["softmax"] = "softmax"
     scale: PositiveFloat = 1.0
-    """The chosen experts' gates, which sum to 1, are multiplied by this. Over 0."""
+    """The chosen experts' gates, which sum to 1, are multiplied by this; with top_k 1 the one raw score is. Over 0."""
 
 
 class SigmoidRouting(Declaration):
@@ -106,7 +106,8 @@ class SigmoidRouting(Declaration):
 
     kind: Literal["sigmoid"] = "sigmoid"
     scale: PositiveFloat = 1.0
-    """The chosen experts' gates, which sum to 1, are multiplied by this; 2.5 in DeepSeek-V3. Over 0."""
+    """The chosen experts' gates, which sum to 1, are multiplied by this; with top_k 1 the one raw score is. 2.5 in
+    DeepSeek-V3. Over 0."""
 
 
 Routing = Annotated[SoftmaxRouting | SigmoidRouting, Field(discriminator="kind")]
@@ -146,7 +147,7 @@ class MoeFeedForward(HiddenWidth):
 
     kind: Literal["moe"] = "moe"
     experts: Positive
-    """Number of experts to choose from."""
+    """Number of experts to choose from, 2 or more."""
     top_k: Positive
     """Experts that are chosen for each token, at most `experts`."""
     shared: NonNegative = 0
@@ -158,7 +159,7 @@ class MoeFeedForward(HiddenWidth):
     balance: Balance = LossBalance()
     """What keeps the load even."""
     first_dense: NonNegative = 0
-    """Number of layers, from the first on, that hold one dense part in the mixture's place, at most `depth`."""
+    """Number of layers, from the first on, that hold one dense part in the mixture's place, under `depth`; not under `layers`."""
     dense_hidden: Positive | None = None
     """Hidden width of those layers, in units; by default as for a dense part of this activation."""
 

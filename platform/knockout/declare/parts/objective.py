@@ -34,7 +34,7 @@ class MaskedObjective(Declaration):
     rate: Share = 0.15
     """Share of a window's tokens that are hidden and asked for, over 0 and under 1; one at least."""
     masked: Probability = 0.8
-    """Of those, the share that the mask stands for; with 1 all of them."""
+    """Of those, the share that the mask stands for, over 0; with 1 all of them."""
     random: Probability = 0.1
     """Of those, the share that another token, drawn at random, stands for; the rest stay as they are."""
 

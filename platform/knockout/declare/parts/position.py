@@ -46,7 +46,11 @@ class NtkScaling(Declaration):
 
 
 class YarnScaling(Declaration):
-    """Slow pairs interpolated, fast ones left, and softer scores (Peng et al. 2023, sections 3.2 - 3.4)."""
+    """Slow pairs interpolated, fast ones left, and softer scores (Peng et al. 2023, sections 3.2 - 3.4).
+
+    Between the two the ramp is linear in how often a pair turns, as in the paper; in the authors' code it is linear in the
+    pair's index.
+    """
 
     kind: Literal["yarn"] = "yarn"
     factor: Factor

@@ -25,7 +25,9 @@ class EncoderDecoderSkeleton(Declaration):
     """A stack without a mask reads the prefix; a causal one, of `depth` blocks, reads it and predicts the rest.
 
     Each block of the second has a branch more, between its two, in which its tokens read the first stack's output
-    (Vaswani et al. 2017, section 3.1). Both stacks share the tables. `pattern` and `layers` are about the second.
+    (Vaswani et al. 2017, section 3.1). That branch is always multi-head attention of `heads`
+    heads without positions, its scores divided by the root of the head width: `attention` says nothing about it. Both
+    stacks share the tables. `pattern` and `layers` are about the second; `depth` is 1 or more.
     """
 
     kind: Literal["encoder_decoder"] = "encoder_decoder"
