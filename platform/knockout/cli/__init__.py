@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import sys
+from typing import Annotated
 
 import typer
 
+from knockout import __version__
 from knockout.cli import declarations, generating, reproducing, running, services
 from knockout.errors import InputError, KnockoutError
 
@@ -17,13 +19,29 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 app = typer.Typer(
     name="knockout",
-    help="Take a part out of a language model, and find out what it was for.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"knockout {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take a part out of a language model, and find out what it was for."""
+
+
 declarations.register(app)
 running.register(app)
 generating.register(app)

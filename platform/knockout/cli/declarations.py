@@ -26,10 +26,10 @@ DTYPE_BYTES = {Dtype.FLOAT32: 4, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2, Dtype.FLOA
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(check)
-    app.command()(plan)
-    app.command()(params)
-    app.command()(schema)
+    app.command(short_help="Check declarations: every problem at once.")(check)
+    app.command(short_help="Show variants, costs, and runs to do and to reuse.")(plan)
+    app.command(short_help="Count parameters, FLOPs, cache and bytes.")(params)
+    app.command(short_help="Write the JSON Schema of a study, for editors.")(schema)
 
 
 def check(

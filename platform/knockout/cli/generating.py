@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from knockout.declare.sampling import Sampling
     from knockout.ledger.store import Ledger
 
+LARGEST_SEED = 2**63 - 1
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(generate)
+    app.command(short_help="Have a trained run go on from a prompt.")(generate)
 
 
 def generate(
@@ -27,7 +29,15 @@ def generate(
     top_k: Annotated[int | None, typer.Option("--top-k", help="Choose among the K most probable tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Choose among the fewest that have probability P.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Always the most probable token.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the choices.")] = 0,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            "--rotary-scaling",
+            metavar="KIND:FACTOR",
+            help="Read a rotary run beyond its context: linear:2, ntk:2 or yarn:4, without retraining.",
+        ),
+    ] = None,
     workspace: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,10 +54,17 @@ def generate(
     from knockout.training.continuation import continue_text
 
     written = continue_text(
-        place.run(identity), corpora=place.corpora, prompt=prompt, num_tokens=tokens, sampling=sampling, seed=seed
+        place.run(identity),
+        corpora=place.corpora,
+        prompt=prompt,
+        num_tokens=tokens,
+        sampling=sampling,
+        seed=seed,
+        scaling=scaling,
     )
     if as_json:
-        print(json.dumps({"run": identity, "seed": seed, "sampling": sampling.model_dump(), **asdict(written)}, indent=1))
+        settings = {"seed": seed, "sampling": sampling.model_dump(), "rotary_scaling": scaling}
+        print(json.dumps({"run": identity, **settings, **asdict(written)}, indent=1))
     else:
         print(written.prompt + written.text)
 

@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(reproduce)
+    app.command(short_help="Decide claims that need no training.")(reproduce)
 
 
 def reproduce(

@@ -13,9 +13,9 @@ from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(run)
-    app.command()(report)
-    app.command()(why)
+    app.command(short_help="Run a study to its verdicts.")(run)
+    app.command(short_help="Write a study's report anew; --json for data.")(report)
+    app.command(short_help="Show what made a run a new one.")(why)
 
 
 def run(

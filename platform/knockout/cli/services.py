@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,12 +11,15 @@ import typer
 
 from knockout.cli.options import AsJson, Home
 
+PAGES = {"prefect": "/runs", "mlflow": "/#/experiments"}
+"""Where a server's UI shows studies."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(up)
-    app.command()(status)
-    app.command()(down)
+    app.command(short_help="Start the local Prefect and MLflow servers.")(up)
+    app.command(short_help="Show servers, and how submissions stand.")(status)
+    app.command(short_help="Stop the servers that `up` started.")(down)
 
 
 def up(
@@ -28,8 +32,9 @@ def up(
     from knockout.ledger.workspace import open_workspace
 
     folder = open_workspace(workspace).folder
+    print("starting Prefect and MLflow …", file=sys.stderr)
     for service in services.up(folder, ports={"prefect": prefect_port, "mlflow": mlflow_port}):
-        print(f"{service.name:8} {service.url}")
+        print(f"{service.name:8} {service.url}{PAGES[service.name]}")
 
 
 def status(workspace: Home = None, as_json: AsJson = False) -> None:

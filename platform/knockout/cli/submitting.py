@@ -47,6 +47,7 @@ def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) 
     """Through Prefect where its server answers; else the same road without it, saying so."""
     if server is None:
         return plain.submit(road)
+    watcher.note("starting Prefect's server …")
     try:
         url = server.wait()
     except ServiceError as error:
@@ -85,5 +86,5 @@ def _links(console: Console, *, concluding: Any, workspace: Workspace, mlflow: b
     console.print(f"report   {concluding.report}", soft_wrap=True)
     if mlflow:
         running = [server for server in services.status(workspace.folder) if server.name == "mlflow" and server.healthy]
-        where = running[0].url if running else "`knockout up` shows the curves of every run"
+        where = f"{running[0].url}/#/experiments" if running else "`knockout up` shows the curves of every run"
         console.print(f"mlflow   {where}", soft_wrap=True)
