@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from knockout.ledger.store import Ledger
 
 LARGEST_SEED = 2**63 - 1
+MOST_TOKENS = 2**20
+"""Room for as many is made in the cache before the first is written."""
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +26,9 @@ def register(app: typer.Typer) -> None:
 def generate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's identity, the start of one, or STUDY:VARIANT.")],
     prompt: Annotated[str, typer.Option(help="Text to go on from; empty is the beginning of a text.")] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="Most tokens to write; the end of the text stops it before.")] = 100,
+    tokens: Annotated[
+        int, typer.Option(min=1, max=MOST_TOKENS, help="Most tokens to write; the end of the text stops it before.")
+    ] = 100,
     temperature: Annotated[float | None, typer.Option(help="Below 1 sharper, above 1 flatter [default: 1].")] = None,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Choose among the K most probable tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Choose among the fewest that have probability P.")] = None,
