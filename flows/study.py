@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from httpx import HTTPError
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import PrefectException
 from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from knockout.declare.expand import Cell
-from knockout.errors import RunError
+from knockout.errors import RunError, ServiceError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
@@ -50,6 +52,7 @@ def submit(road: Road) -> Concluding:
     """Walk a road under Prefect, as one flow run named after the submission.
 
     Raises:
+        ServiceError: Prefect's server was lost on the way; the road can be walked on without it.
         KnockoutError: what a step of the road raises; the flow run has failed then.
     """
     # Threads only wait here: each run trains in a process of its own, one for each slot.
@@ -72,6 +75,9 @@ def submit(road: Road) -> Concluding:
     except RunError:
         if not ended:
             raise
+    except (HTTPError, PrefectException) as error:
+        if not ended:
+            raise ServiceError(f"Prefect's server was lost ({type(error).__name__})") from None
     return ended[0]
 
 

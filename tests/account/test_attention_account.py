@@ -35,7 +35,7 @@ ATTENTIONS = st.one_of(
     st.fixed_dictionaries(
         {
             "kind": st.just("window"),
-            "window": st.sampled_from([1, 2, 3, 4, 6, 7, 12, 20]),
+            "window": st.sampled_from([2, 3, 4, 6, 7, 12, 20]),
             "kv_heads": st.none() | KV_HEADS,
             **IN_HEADS,
         }

@@ -31,8 +31,8 @@ def small(**changes: Any) -> Architecture:
 
 @st.composite
 def mixtures(draw: st.DrawFn) -> Architecture:
-    experts = draw(st.integers(1, 6))
-    first_dense = draw(st.integers(0, 3))
+    experts = draw(st.integers(2, 6))
+    first_dense = draw(st.integers(0, 2))
     ffn = {
         "kind": "moe",
         "experts": experts,
@@ -104,6 +104,14 @@ def test_a_frozen_table_is_held_and_has_no_optimizer_state(head: str) -> None:
     assert frozen.flops_per_token.training == counter.get_total_flops() / (BATCH * CONTEXT)
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     assert frozen.bytes.optimizer == 8 * trained
+
+
+def test_of_a_frozen_table_the_masks_vector_is_trained_all_the_same() -> None:
+    architecture = small(**ENCODER, embedding={"kind": "frozen"})
+    trained = {name: value for name, value in build(architecture, seed=0).named_parameters() if value.requires_grad}
+    assert "embedding.mask" in trained
+    assert "embedding.weight" not in trained
+    assert count(architecture).bytes.optimizer == 8 * sum(value.numel() for value in trained.values())
 
 
 def test_a_mask_costs_one_vector() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 LONG = ("--set", "tokens=51200")
 """800 steps: some seconds a run, a checkpoint every 40 steps."""
@@ -73,3 +74,27 @@ def test_kill_under_prefect_leaves_neither_server_nor_runs(home, until):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     until(lambda: home.alive() == [], seconds=15)
+
+
+def test_losing_prefects_server_costs_neither_verdicts_nor_runs(home, until):
+    process = home.start("run", "small", "--no-mlflow", "--set", "tokens=64000")
+    until(lambda: home.newest_step() > 0)
+    kill_servers("prefect server start", home=home)
+    code, said = home.finish(process)
+    assert code == 0, said
+    assert "Going on without Prefect." in said
+    assert "Traceback" not in said
+    assert [run.attempts for run in home.runs()] == [1, 1]
+    assert home.submission_states() == ["done"]
+
+
+def kill_servers(line: str, *, home) -> None:
+    """Kill -9 every process of the home whose command line holds these words."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if line in words and f"KNOCKOUT_HOME={home.folder}\0".encode() in environment:
+            os.kill(int(entry.name), signal.SIGKILL)

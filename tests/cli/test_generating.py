@@ -37,6 +37,13 @@ def test_choices_that_mean_nothing_are_refused_in_one_line(options: list[str], r
     assert reason in refusal("abc", *options, workspace=tmp_path)
 
 
+@pytest.mark.parametrize("option", [["--seed", "9" * 23], ["--tokens", "9" * 15], ["--seed", "-1"]])
+def test_numbers_out_of_range_are_refused_with_the_range(option: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["generate", "abc", *option, "--workspace", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "than or equal to" in result.stderr
+
+
 def test_an_unknown_run_is_named(tmp_path: Path) -> None:
     assert refusal("abc", workspace=tmp_path) == "no run begins with 'abc'"
 

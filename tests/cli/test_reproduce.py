@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from knockout.cli import app
+from knockout.project import root
 
 MAIN = "from knockout.cli import main; main()"
 FILE = """subject: mine
@@ -51,7 +52,13 @@ def test_text_shows_statement_verdict_both_values_and_why() -> None:
         assert said in ran.stdout
     assert "225,024" in ran.stdout
     assert "document: [0.675, 0.325, 0]; computed: [0.6698, 0.3302, 0]" in ran.stdout
-    assert "23 claims: 18 supported, 5 refuted" in ran.stdout
+    assert ran.stdout.endswith("23 claims: 18 supported, 5 refuted\nT = 如何通俗理解 Transformer 架构\n")
+
+
+def test_the_documents_are_named_in_one_line() -> None:
+    ran = CliRunner().invoke(app, ["reproduce", "--only", "L2.3-tied", "--only", "T4.2-flat"])
+    last = ran.stdout.splitlines()[-1]
+    assert last == "T = 如何通俗理解 Transformer 架构; L = 原理篇 —— Transformer 与 LLM 的工作底座"
 
 
 def test_counts_need_no_torch(tmp_path: Path) -> None:
@@ -73,6 +80,17 @@ def test_a_projects_own_claims_are_decided_too(
     assert [row["verdict"] for row in json.loads(ran.stdout)] == [verdict]
 
 
+def test_check_checks_a_claims_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(FILE.replace("VALUE", "64"))
+    (tmp_path / "bad.yaml").write_text(FILE.replace("heads.width", "heads.wdth"))
+    ran = knockout("check", "./mine.yaml", str(root() / "ablations" / "claims" / "counts-gpt3.yaml"), folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("./mine.yaml: ok: 1 claim that calculation decides\n")
+    ran = knockout("check", "bad.yaml", folder=tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("bad.yaml:7:")
+
+
 def test_a_claims_file_is_no_study(tmp_path: Path) -> None:
     ran = knockout("check", "counts-gpt3", folder=tmp_path)
     assert ran.returncode == 2
@@ -83,7 +101,8 @@ def test_a_claims_file_is_no_study(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--only", "T6.6-wrked"], "did you mean 'T6.6-worked'"),
-        (["--only", "T6.6-worked", "--kind", "count"], "none of these claims"),
+        (["--only", "T6.6-worked", "--kind", "count"], "none of these claims is a count"),
+        (["--only", "T3.2-ffn", "--kind", "identity"], "none of these claims is an identity"),
         (["--kind", "counts"], "count"),
     ],
 )

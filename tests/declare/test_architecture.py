@@ -7,10 +7,14 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from knockout.declare.architecture import Architecture, HeadLayout, head_layout, hidden_width
+from knockout.declare.architecture import Architecture, HeadLayout, at_layer, head_layout, hidden_width, resolved_hidden
 
 DIMENSIONS: dict[str, Any] = {"width": 64, "depth": 2, "heads": 4, "context": 32, "vocabulary": 100}
 MOE: dict[str, Any] = {"kind": "moe", "experts": 2, "top_k": 1}
+NONE, MUP, DEEPNORM = {"kind": "none"}, {"kind": "mup", "base_width": 32}, {"kind": "deepnorm"}
+GROUPED_3 = {"kind": "grouped", "kv_heads": 3}
+LATENT = {"kind": "latent", "kv_rank": 8, "nope_width": 4, "rope_width": 2, "value_width": 4}
+UNTRAINED = {"embedding": {"kind": "frozen"}, "norm": NONE, "position": NONE}
 SLOTS = ("embedding", "position", "attention", "ffn", "residual", "norm", "head", "init", "block", "objective", "skeleton")
 KINDS = {
     "embedding": {"learned", "frozen"},
@@ -105,6 +109,25 @@ def test_an_architecture_cannot_be_changed() -> None:
         ({"ffn": {**MOE, "dense_hidden": 8}}, "ffn.dense_hidden", "there are none"),
         ({"ffn": {"kind": "gelu", "hidden": 8, "expansion": 2.0}}, "ffn.hidden", "exclude each other"),
         ({"ffn": {"kind": "relu", "expansion": 0.001}}, "ffn.expansion", "leaves no hidden unit"),
+        ({"ffn": {"kind": "relu", "expansion": 1e300}}, "ffn.expansion", "more than 16777216 hidden units"),
+        ({"ffn": {"kind": "relu", "expansion": 1e308}}, "ffn.expansion", "more than 16777216 hidden units"),
+        ({"width": 2**23}, "width", "is over 16777216 units"),
+        ({"ffn": {**MOE, "experts": 1}}, "ffn.experts", "nothing to choose"),
+        ({"ffn": {**MOE, "first_dense": 2}}, "ffn.first_dense", "leaves no layer of depth 2 to the mixture"),
+        ({"attention": {"kind": "window", "window": 1}}, "attention.window", "needs no query and no key"),
+        ({"layers": {"1": {"ffn": {**MOE, "first_dense": 1}}}}, "layers.1.ffn.first_dense", "for single layers"),
+        ({"pattern": [{}, {"ffn": {**MOE, "first_dense": 1}}]}, "pattern.1.ffn.first_dense", "none of the first 1"),
+        ({"pattern": [{"ffn": {"kind": "gelu"}}], "ffn": {**MOE, "top_k": 5}}, "ffn.top_k", "5 is more than the 2"),
+        ({"pattern": [{"attention": NONE}], "attention": GROUPED_3}, "attention.kv_heads", "3 key/value heads do not"),
+        ({"pattern": [{"residual": {"kind": "plain"}}], "residual": DEEPNORM}, "residual.kind", "must be post"),
+        ({"depth": 0, **UNTRAINED}, "embedding.kind", "nothing to train"),
+        ({"attention": NONE, "ffn": NONE, **UNTRAINED}, "embedding.kind", "nothing to train"),
+        ({"init": MUP, "ffn": {"kind": "gelu", "hidden": 256}}, "ffn.hidden", "give expansion"),
+        ({"init": MUP, "ffn": {**MOE, "first_dense": 1, "dense_hidden": 9}}, "ffn.dense_hidden", "9 units stay"),
+        ({"init": MUP, "attention": {"kind": "gru", "hidden": 64}}, "attention.hidden", "64 units stay as they are"),
+        ({"init": MUP, "attention": {"kind": "selective_ssm", "step_rank": 4}}, "attention.step_rank", "4 units stay"),
+        ({"init": MUP, "attention": LATENT}, "attention.kv_rank", "8 units stay as they are"),
+        ({"init": MUP, "pattern": [{}, {"ffn": {"kind": "relu", "hidden": 8}}]}, "pattern.1.ffn.hidden", "8 units stay"),
     ],
 )
 def test_what_cannot_stand_together_is_refused_with_path_and_reason(changes: dict[str, Any], path: str, reason: str) -> None:
@@ -120,7 +143,7 @@ def test_all_refusals_come_at_once() -> None:
         attention={"kind": "grouped", "kv_heads": 3},
         ffn={"kind": "moe", "experts": 1, "top_k": 2, "hidden": 4, "expansion": 1.0},
     )
-    assert set(found) == {"heads", "attention.kv_heads", "width", "ffn.hidden", "ffn.top_k"}
+    assert set(found) == {"heads", "attention.kv_heads", "width", "ffn.hidden", "ffn.experts", "ffn.top_k"}
 
 
 @pytest.mark.parametrize(
@@ -140,6 +163,35 @@ def test_all_refusals_come_at_once() -> None:
 )
 def test_values_out_of_range_and_unknown_keys_are_refused(changes: dict[str, Any], path: str) -> None:
     assert list(refusals(**changes)) == [path]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head": {"kind": "untied"}},
+        {"position": {"kind": "learned"}},
+        {"norm": {"kind": "rms"}},
+        {"depth": 1},
+    ],
+)
+def test_a_frozen_table_may_stand_where_something_else_is_trained(changes: dict[str, Any]) -> None:
+    assert declare(**{"depth": 0, **UNTRAINED, **changes}).embedding.kind == "frozen"
+
+
+def test_first_dense_in_a_pattern_is_for_those_of_its_layers_that_come_first() -> None:
+    hybrid = declare(depth=4, pattern=[{"ffn": {**MOE, "first_dense": 2}}, {}])
+    assert [at_layer(hybrid, layer=layer).ffn.kind for layer in range(4)] == ["gelu", "gelu", "moe", "gelu"]
+
+
+def test_under_mup_a_resolved_width_is_still_a_share_of_the_networks() -> None:
+    said, silent = (
+        resolved_hidden(declare(init=MUP, ffn=ffn)) for ffn in ({"kind": "relu", "expansion": 4.0}, {"kind": "relu"})
+    )
+    assert said == silent
+    assert Architecture.model_validate(silent.model_dump(mode="json")) == silent
+    assert hidden_width(silent) == 256
+    gated = resolved_hidden(declare(init=MUP, ffn={"kind": "swiglu"}, attention={"kind": "lstm"}))
+    assert Architecture.model_validate(gated.model_dump(mode="json")) == gated
 
 
 def test_heads_need_not_divide_the_width_where_they_are_not_used() -> None:

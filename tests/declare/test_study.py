@@ -196,3 +196,37 @@ def test_problems_of_a_studys_own_keys_do_not_hide_those_of_its_variants(tmp_pat
 def test_a_bare_kind_is_told_how_to_be_written(tmp_path: Path):
     (found,) = problems_of(STUDY.replace("{residual: {kind: none}}", "{residual: none}"), tmp_path)
     assert found == "7: residual: 'none' must be a mapping: write {kind: none}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("seeds: 2", "vary: {mode: one-factor, over: {residual.kind: [none]}}", "second variant named"),
+        ("seeds: 2", "vary: {mode: product, over: {depth: [], heads: [1]}}", "vary.over.depth"),
+        ("seeds: 2", "at: {nanoo: {tokens: 9000}}", "at.nanoo: 'nanoo' is not a size"),
+        ("seeds: 2", "at: {nano: {dpeth: 9}}", "dpeth: no such setting"),
+        ("seeds: 2", "seeds: 99999999999999999999", "seeds: "),
+        ("seeds: 2", "seeds: [9223372036854775808]", "seeds.0: "),
+        ("{depth: 4}", "{depth: 9223372036854775808}", "depth: "),
+        ("{depth: 4}", "{attention.causal: false, attention: {causal: true}}", "is set as a whole and by a dotted path"),
+        ("Does it matter?", '"red \\e[31m"', "question: holds the character U+001B"),
+        ("Does it matter?", '"half \\ud800"', "question: holds the character U+D800"),
+        ("seeds: 2", "recipe: foo", "there are none"),
+    ],
+)
+def test_slips_of_the_keyboard_are_told(old: str, new: str, problem: str, tmp_path: Path):
+    text = (
+        STUDY.replace(old, new)
+        .replace("  no-residual: {", "  residual-none: {")
+        .replace("variant: no-residual", "variant: residual-none")
+    )
+    found = problems_of(text, tmp_path)
+    assert any(problem in text for text in found), found
+
+
+def test_too_many_variants_and_too_deep_a_file_are_told_and_not_tried(tmp_path: Path):
+    many = list(range(1, 60))
+    text = STUDY.replace("seeds: 2", f"vary: {{mode: product, over: {{depth: {many}, heads: {many}, width: {many}}}}}")
+    assert any("makes more than 10,000 variants" in problem for problem in problems_of(text, tmp_path))
+    with pytest.raises(DeclarationError, match="too deeply nested"):
+        plan_of("study: " + "[" * 3000, tmp_path)

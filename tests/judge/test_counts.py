@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from knockout.declare.calculation import UNITS, Count, Quantity
-from knockout.declare.claims_file import LoadedClaim, choose, load_claims
+from knockout.declare.calculation import Count
+from knockout.declare.claims_file import LoadedClaim, choose, is_claims_file, load_claims, titles_of
+from knockout.declare.quantities import UNITS, Quantity
 from knockout.errors import DeclarationError, InputError
 from knockout.judge.calculated import CalculatedVerdict
 from knockout.judge.counts import decide_count
@@ -48,6 +49,11 @@ LLAMA = 2 * 128256 * 16384 + 126 * LLAMA_LAYER + 16384
 BY_HAND: dict[str, float] = {
     "T3.2-ffn": LAYERS * 8 * D**2,
     "T3.2-ffn.share": LAYERS * 8 * D**2 / GPT3,
+    "T3.2-ffn.share.printed": LAYERS * 8 * D**2 / 175e9,
+    "T3.2-attn.share.printed": LAYERS * 4 * D**2 / 175e9,
+    "T3.2-ffn.one": 2,
+    "T3.2-ffn.one.map": 4 * D**2,
+    "T3.2-ffn.one.part": 8 * D**2,
     "T3.2-attn": LAYERS * 4 * D**2,
     "T3.2-emb": (VOCABULARY + 2048) * D,
     "T3.2-norm": 193 * 2 * D,
@@ -67,6 +73,9 @@ BY_HAND: dict[str, float] = {
     "T16.6-head": 128256 * D,
     "L2.5-405b": LLAMA,
     "L2.5-405b.layer": LLAMA_LAYER,
+    "L2.5-405b.layers": 126 * LLAMA_LAYER,
+    "L2.5-405b.layers.printed": 126 * LLAMA_LAYER,
+    "L2.5-bill.head": 128256 * 16384,
     "L2.5-405b.bytes-decimal": 2 * LLAMA,
     "L2.5-bill": LLAMA,
     "L1.6-mha": 16384 // 128,
@@ -75,6 +84,10 @@ BY_HAND: dict[str, float] = {
     "L2.3-tied.gpt2": 0,
 }
 WRONG = {
+    "T3.2-ffn.share.printed",
+    "T3.2-attn.share.printed",
+    "L2.5-405b.layers.printed",
+    "L2.5-bill.head",
     "T5.2-pos.under",
     "T6.2-attn-layer.biases",
     "T7.2-norm-sum",
@@ -180,7 +193,54 @@ def test_a_reason_shows_the_right_value_and_the_distance(verdicts: dict[str, Cal
     assert "too high" in verdicts["T7.2-norm-sum"].detail
     assert "10 times too small: a unit has slipped" in verdicts["L2.5-bill"].detail
     assert "to as many digits it is 1.58" in verdicts["T16.6-head.rounded"].detail
-    assert "131,072,000" in verdicts["L2.3-tied"].detail
+    assert verdicts["L2.3-tied"].detail.endswith("the stated 0 is 131,072,000 too low")
+    assert "over 175 B as printed" in verdicts["T3.2-ffn.share.printed"].detail
+    assert "to as many digits it is 66.3 %" in verdicts["T3.2-ffn.share.printed"].detail
+    assert "to as many digits it is 33.1 %" in verdicts["T3.2-attn.share.printed"].detail
+    assert "10 times too small: a unit has slipped" in verdicts["L2.5-405b.layers.printed"].detail
+
+
+def test_a_share_over_a_hundred_percent_is_written_out(claims: dict[str, LoadedClaim]) -> None:
+    detail = decide_count(changed(claims["L1.6-mha"], value=1.0)).detail
+    assert "(99 %)" in detail
+    assert "(100 %)" in decide_count(changed(claims["T4.4-tie"], value=1.0)).detail
+    assert "(1,500 %)" in decide_count(changed(claims["T8.3-ffn-layer.twice"], value=32.0)).detail
+
+
+@pytest.mark.parametrize("name", ["T3.2-ffn.one", "T3.2-ffn.one.map", "T3.2-ffn.one.part"])
+def test_each_number_of_a_sentence_with_several_is_checked(name: str, claims: dict[str, LoadedClaim]) -> None:
+    item = claims[name]
+    assert decide_count(item).verdict == "supported"
+    assert decide_count(changed(item, value=item.claim.expect.value + 1)).verdict == "refuted"  # pyright: ignore
+
+
+def test_every_document_of_the_shipped_claims_has_its_title(claims: dict[str, LoadedClaim]) -> None:
+    titles = titles_of(tuple(claims.values()))
+    assert set(titles) == {item.claim.document for item in claims.values()}
+    assert titles["T"] == "如何通俗理解 Transformer 架构"
+
+
+def test_two_titles_of_one_document_are_a_problem(tmp_path: Path) -> None:
+    claim = "is: count, preset: gpt2, quantity: heads.width, value: 64"
+    files = [write(tmp_path, one(claim, name=name), name=name) for name in ("A1", "A2")]
+    for file in files:
+        file.write_text(f"documents: {{T: the title of {file.stem}}}\n{file.read_text()}")
+    with pytest.raises(DeclarationError, match="another file calls T 'the title of A1'"):
+        load_claims(files)
+
+
+def test_where_titles_are_given_every_document_has_one(tmp_path: Path) -> None:
+    file = write(tmp_path, one("is: count, preset: gpt2, quantity: heads.width, value: 64"))
+    file.write_text(f"documents: {{L: another}}\n{file.read_text()}")
+    with pytest.raises(DeclarationError, match=r"mine.yaml:4:.*claims\.0\.document: 'T': is not under `documents` \(L\)"):
+        load_claims([file])
+
+
+def test_a_claims_file_is_told_from_a_study(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text("study: mine\nclaims: []\n")
+    assert is_claims_file(write(tmp_path, one("is: worked")))
+    assert not is_claims_file(study)
 
 
 def test_stated_and_computed_are_in_one_unit(verdicts: dict[str, CalculatedVerdict]) -> None:
@@ -224,6 +284,25 @@ def test_a_ratio_over_nothing_is_the_files_fault(tmp_path: Path) -> None:
         ("is: count, preset: gpt3, set: {widht: 3}, quantity: parameters.total, value: 1", "did you mean 'width'"),
         ("is: count, preset: gpt3, set: {heads: 7}, quantity: parameters.total, value: 1", "7 heads do not divide"),
         ("is: count, preset: gpt3, set: {learning_rate: 0.1}, quantity: parameters.total, value: 1", "nothing is trained"),
+        ("is: count, preset: gpt3, quantity: parameters.total, low: 5, high: 2", "nothing is at least this and at most 2"),
+        ("is: count, preset: gpt3, quantity: parameters.total, value: 1, unit: GB", "is printed in one, K, M, B"),
+        ("is: count, preset: gpt3, quantity: bytes.weights, value: 1, unit: B", "is printed in one, MB, GB, MiB, GiB"),
+        ("is: count, preset: gpt3, quantity: parameters.total, value: 1, unit: '%'", "is printed in one, K, M, B"),
+        ("is: ratio, preset: gpt3, quantity: parameters.head, to: {set: {}}, value: 1, unit: GB", "is printed in one, %"),
+        (
+            "is: count, preset: gpt3, quantity: [parameters.total, kv_cache.bytes], value: 1",
+            "numbers and bytes cannot be added",
+        ),
+        (
+            "is: difference, preset: gpt3, quantity: parameters.total, less: {quantity: bytes.weights}, value: 1",
+            "numbers and bytes cannot be added",
+        ),
+        ("is: share, preset: gpt3, quantity: parameters.total, of: {value: 0}, value: 1", "greater than 0"),
+        ("is: share, preset: gpt3, quantity: parameters.total, of: {value: 1, unit: GB}, value: 1", "printed in one, K"),
+        ("is: worked, step: weights, value: []", "at least 1"),
+        ("is: worked, step: weights, value: [[]]", "at least 1"),
+        ("is: worked, step: weights, value: [[1], [1, 2]]", "as many numbers"),
+        ("is: worked, step: keys_transposed, token: 2, value: [1]", "are units, and not tokens"),
         ("is: identity, property: rows_sum, holds: true", "is not allowed here"),
         ("is: identity, property: rows_are_distributions", "required and missing"),
         ("is: guess, value: 1", "guess"),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
+from pydantic import ValidationError
 from torch import nn
 
 from knockout.declare.architecture import Architecture
 from knockout.declare.calculation import Identity, Worked
 from knockout.declare.claims_file import SMALL, LoadedClaim, load_claims
+from knockout.declare.problems import tag, union_members
 from knockout.declare.properties import Property
+from knockout.declare.requirements import REQUIREMENTS, unmet
+from knockout.errors import DeclarationError
 from knockout.judge.calculated import CalculatedVerdict
 from knockout.judge.identities import decide_identity
 from knockout.model.properties import CHECKS, Finding, check
@@ -51,6 +56,7 @@ ROWS = [
 """The ids of the claims that both documents make about identities."""
 
 WRONG = {
+    "T7.2-norm01.small",
     "T5.2-wave",
     "T5.2-rope.nearer",
     "T5.4-blind.masked",
@@ -109,9 +115,113 @@ def test_the_wrong_statements_are_the_refuted_ones(verdicts: dict[str, Calculate
 
 
 def test_every_property_is_a_function_and_serves_a_claim(claims: dict[str, LoadedClaim]) -> None:
-    assert set(CHECKS) == set(get_args(Property))
+    assert list(CHECKS) == list(REQUIREMENTS) == list(get_args(Property))
     used = {item.claim.expect.property for item in claims.values() if isinstance(item.claim.expect, Identity)}
     assert used == set(CHECKS)
+
+
+VACUOUS = {
+    ("rotary_scores_follow_the_offset", "{}"): "needs rotary positions, and position is learned",
+    (
+        "rotary_scores_follow_the_offset",
+        "{position: {kind: rotary}, attention: {kind: single_head}}",
+    ): "heads of width / heads",
+    ("two_maps_are_one", "{ffn: {kind: moe, experts: 4, top_k: 2}}"): "two maps, and ffn is moe",
+    ("two_maps_are_one", "{ffn: {kind: swiglu}}"): "two maps, and ffn is swiglu",
+    ("swiglu_gates_with_either_factor", "{}"): "needs SwiGLU, and ffn is gelu",
+    ("keys_come_from_the_key_map", "{attention: {kind: rnn}}"): "attention is rnn",
+    ("keys_come_from_the_key_map", "{attention: {kind: multi_head, scale: none}}"): "scale none",
+    (
+        "order_leaves_scores_unchanged",
+        "{attention: {kind: latent, kv_rank: 4, nope_width: 4, rope_width: 2, value_width: 4}}",
+    ): "needs multi-head attention, and attention is latent",
+    ("order_leaves_scores_unchanged", "{position: {kind: rotary}}"): "position is rotary",
+    ("cached_equals_recomputed", "{attention.causal: false}"): "needs the causal mask",
+    ("cached_equals_recomputed", "{depth: 0}"): "depth is 0",
+    ("stream_is_linear", "{depth: 0}"): "there must be a block",
+    ("stream_is_linear", "{residual: {kind: rezero}}"): "gates are closed",
+    ("later_tokens_do_not_matter", "{attention: {kind: none}}"): "tokens that read one another",
+    ("order_only_permutes_outputs", "{vocabulary: 2}"): "different tokens",
+    ("neighbours_read_layer_inputs", "{depth: 1}"): "shows a layer later",
+    ("heads_equal_one_wide_head", "{heads: 1}"): "one head is the wide head",
+    ("norm_is_linear", "{norm: {kind: none}}"): "norm is none",
+    ("tied_gradient_sums_both_uses", "{head: {kind: untied}}"): "needs a tied head",
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), VACUOUS.items(), ids=lambda asked: " ".join(asked) if isinstance(asked, tuple) else ""
+)
+def test_what_would_hold_of_any_network_or_asks_for_a_part_that_is_not_there_is_refused(
+    asked: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    expect = f"{{is: identity, property: {asked[0]}, set: {asked[1]}, holds: true}}"
+    claim = f"{{id: X1, document: T, section: '1', says: it is so, expect: {expect}}}"
+    file.write_text(f"subject: a test\nclaims:\n  - {claim}\n")
+    with pytest.raises(DeclarationError) as raised:
+        load_claims([file])
+    assert all((problem.line, problem.path) == (3, "claims.0.expect.property") for problem in raised.value.problems)
+    assert said in str(raised.value)
+
+
+EVERY_SLOT = ("attention", "ffn", "norm", "residual", "block", "position", "head", "embedding")
+NEEDED: dict[str, dict[str, Any]] = {
+    "grouped": {"kv_heads": 2},
+    "latent": {"kv_rank": 8, "nope_width": 8, "rope_width": 4, "value_width": 8},
+    "window": {"window": 3},
+    "moe": {"experts": 4, "top_k": 2},
+}
+
+
+def variants() -> list[dict[str, Any]]:
+    """Every kind of every slot, and sizes at the edge, each alone and with rotary positions."""
+    kinds = [
+        {slot: {"kind": kind, **NEEDED.get(kind, {})}}
+        for slot in EVERY_SLOT
+        for member in union_members(Architecture.model_fields[slot].annotation)
+        if (kind := str(tag(member)))
+    ]
+    edges = [{"depth": 0}, {"depth": 1}, {"context": 1}, {"context": 2}, {"context": 3}, {"vocabulary": 1}, {"heads": 1}]
+    both = [
+        {"attention": {"kind": "none"}, "ffn": {"kind": "none"}},
+        {"bias": False},
+        {"attention": {"kind": "multi_head", "causal": False}},
+    ]
+    layered = [{"pattern": [{"attention": {"kind": "none"}}, {}]}, {"objective": {"kind": "prefix"}}]
+    plain = [*kinds, *edges, *both, *layered]
+    return [*plain, *({**change, "position": {"kind": "rotary"}} for change in plain if "position" not in change)]
+
+
+@pytest.mark.parametrize("name", get_args(Property))
+def test_what_a_property_does_not_refuse_it_can_decide(name: Property) -> None:
+    """New kinds are met on arrival: a property that does not know one refuses it, or comes to a finding."""
+    decided = 0
+    for change in variants():
+        try:
+            architecture = Architecture.model_validate({**SMALL, **change})
+        except ValidationError:
+            continue
+        if not [*unmet(name, architecture=architecture)]:
+            found = check(name, architecture=architecture)
+            assert math.isfinite(found.measured), (name, change)
+            decided += 1
+    assert decided
+
+
+def test_without_a_block_attention_is_no_reason() -> None:
+    assert "attention come" not in found("stream_is_linear", depth=0).detail
+
+
+def test_eps_is_not_small_beside_gpt_2s_table(verdicts: dict[str, CalculatedVerdict]) -> None:
+    """var / (var + eps) at 0.02^2 and 1e-5."""
+    left = float(verdicts["T7.2-norm01.small"].detail.partition("the variance is ")[2].partition(" ")[0])
+    assert left == pytest.approx(0.02**2 / (0.02**2 + 1e-5), abs=5e-4)
+
+
+def test_a_tied_table_is_told_from_maps_of_its_shape() -> None:
+    assert found("tied_head_is_the_table", context=29).holds
+    assert found("tied_head_is_the_table", vocabulary=128).holds
 
 
 def test_a_property_that_is_said_to_hold_or_not_decides_the_verdict(

@@ -145,6 +145,44 @@ def test_deepnorm_begins_with_xavier_maps_the_values_the_outputs_and_the_ffns_ti
 
 
 @pytest.mark.parametrize(
+    ("attention", "small"),
+    [
+        ({"kind": "multi_head"}, {"value", "output"}),
+        ({"kind": "shared_qkv"}, {"shared", "output"}),
+        ({"kind": "linear"}, {"value", "output"}),
+        ({"kind": "retention"}, {"value", "output"}),
+        ({"kind": "gru"}, {"output"}),
+        ({"kind": "latent", "kv_rank": 64, "nope_width": 48, "rope_width": 16, "value_width": 32}, {"output"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("changes", "gain"),
+    [
+        ({"norm": POST, "residual": {"kind": "deepnorm"}}, 0.5),
+        ({"norm": {"kind": "none"}, "init": {"kind": "depth_scaled"}}, 0.67 * 2**-0.25),
+    ],
+    ids=["deepnorm", "t-fixup"],
+)
+def test_what_holds_values_is_made_smaller_in_every_attention(
+    declare: Declare, attention: dict[str, Any], small: set[str], changes: dict[str, Any], gain: float
+) -> None:
+    network = build(declare(width=128, depth=2, attention=attention, ffn={"kind": "none"}, **changes), seed=0)
+    for name, weight in network.blocks[0].named_parameters():
+        part = name.split(".")[-2]
+        if weight.ndim < 2 or part == "cell":
+            continue
+        outputs, inputs = weight.shape
+        groups = [(weight, gain if part in small else 1.0)]
+        if part == "kv_up":  # 4 heads of 48 units of a key, then 32 of a value (DeepSeek-AI 2024, equations 41 and 42)
+            heads_HUC = weight.unflatten(0, (4, 80))
+            groups = [(heads_HUC[:, :48], 1.0), (heads_HUC[:, 48:], gain)]
+        for values, factor in groups:
+            expected = factor * math.sqrt(2 / (inputs + outputs))
+            assert values.std().item() == pytest.approx(expected, rel=5 / math.sqrt(2 * values.numel())), name
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({}, "placement must be post"),

@@ -23,6 +23,10 @@ TWO_STACKS: dict[str, Any] = {
     "objective": {"kind": "prefix", "share": 0.5},
 }
 
+HEADS, FEED = {"pattern": [{"attention": {"kind": "multi_head"}}]}, {"pattern": [{"ffn": {"kind": "gelu"}}]}
+LATENT_5 = {"kind": "latent", "kv_rank": 8, "nope_width": 4, "rope_width": 5, "value_width": 4}
+POST = {"norm": {"kind": "layer", "placement": "post"}}
+
 
 def two_stacks(declare: Declare, **changes: Any) -> Any:
     network = build(declare(**TWO_STACKS, **changes), seed=0)
@@ -175,6 +179,17 @@ def test_each_stack_scales_its_branches_by_how_many_it_adds(declare: Declare) ->
             "constants here are those of one stack",
         ),
         ({"heads": 3, "attention": {"kind": "single_head"}}, "heads", "3 heads do not divide width 16"),
+        ({"depth": 0}, "depth", "read in the blocks of the second"),
+        ({"attention": {"kind": "grouped", "kv_heads": 3}, **HEADS}, "attention.kv_heads", "3 key/value heads do not"),
+        ({"attention": LATENT_5, "position": {"kind": "rotary"}, **HEADS}, "attention.rope_width", "5 must be even"),
+        ({"ffn": {"kind": "moe", "experts": 2, "top_k": 5}, **FEED}, "ffn.top_k", "5 is more than the 2 experts"),
+        ({"ffn": {"kind": "moe", "experts": 2, "top_k": 1, "first_dense": 3}, **FEED}, "ffn.first_dense", "no layer"),
+        ({"ffn": {"kind": "gelu", "hidden": 8, "expansion": 2.0}, **FEED}, "ffn.hidden", "exclude each other"),
+        (
+            {"residual": {"kind": "deepnorm"}, **POST, "pattern": [{"residual": {"kind": "plain"}}]},
+            "residual.kind",
+            "constants here are those of one stack",
+        ),
     ],
 )
 def test_what_two_stacks_cannot_have_is_refused(declare: Declare, changes: dict[str, Any], path: str, reason: str) -> None:
@@ -185,10 +200,20 @@ def test_what_two_stacks_cannot_have_is_refused(declare: Declare, changes: dict[
     assert reason in found[path]
 
 
-@pytest.mark.parametrize("changes", [{}, {"depth": 0}, {"pattern": [{"attention": {"kind": "gru"}}, {}]}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"depth": 1}, {"pattern": [{"attention": {"kind": "gru"}}, {}]}], ids=str)
 def test_what_two_stacks_see_is_found_out_on_a_small_copy(declare: Declare, changes: dict[str, Any]) -> None:
     large = {"width": 256, "heads": 8, "depth": 12, "context": 512, "vocabulary": 5000}
     skeleton = {"kind": "encoder_decoder", "encoder_depth": 24}
     architecture = declare(**{**TWO_STACKS, **large, "skeleton": skeleton, **changes})
     assert shrink(architecture).skeleton.model_dump()["encoder_depth"] == 4
     assert future_leak(architecture, seed=0) < 1e-12
+
+
+def test_a_small_copy_has_the_heads_between_the_stacks_where_its_own_layers_have_none(declare: Declare) -> None:
+    architecture = declare(**TWO_STACKS, width=96, heads=12, pattern=[{"attention": {"kind": "gru"}}])
+    assert future_leak(architecture, seed=0) < 1e-12
+
+
+def test_positions_inside_heads_may_be_the_first_stacks_alone(declare: Declare) -> None:
+    architecture = declare(**TWO_STACKS, position={"kind": "rotary"}, pattern=[{"attention": {"kind": "gru"}}])
+    assert build(architecture, seed=0)(some_tokens(), prefix=6).logits_BTV.isfinite().all()

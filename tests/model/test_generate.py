@@ -11,7 +11,7 @@ from torch import Tensor
 
 from knockout.declare.architecture import Architecture
 from knockout.declare.sampling import GreedySampling, Sampling, TemperatureSampling, TopKSampling, TopPSampling
-from knockout.errors import InputError
+from knockout.errors import InputError, RunError
 from knockout.model import Network, build
 from knockout.model.generate import decode, generate, prefill
 from knockout.model.objective import next_token_logits
@@ -152,3 +152,29 @@ def test_choices_are_as_frequent_as_probable() -> None:
     chosen_B = choose(many_BV, sampling=sampling, generator=torch.Generator().manual_seed(1))
     frequencies = torch.bincount(chosen_B, minlength=4) / 20000
     assert torch.allclose(frequencies.double(), probabilities(LOGITS_BV, sampling=sampling)[0], atol=0.015)
+
+
+@pytest.mark.parametrize("temperature", [1e-20, 1e-40, 1e-320])
+def test_the_coldest_temperatures_are_greedy(temperature: float) -> None:
+    for logits_BV in (LOGITS_BV, LOGITS_BV.float(), 1e4 * LOGITS_BV.float()):
+        for sampling in (
+            TemperatureSampling(temperature=temperature),
+            TopKSampling(k=3, temperature=temperature),
+            TopPSampling(p=0.9, temperature=temperature),
+        ):
+            assert probabilities(logits_BV, sampling=sampling).tolist() == [[1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda sampling: sampling.kind)
+def test_tokens_that_the_tokenizer_does_not_know_are_never_chosen(network: Network, sampling: Sampling) -> None:
+    free = written(generate(network, PROMPT_BT, num_tokens=9, sampling=sampling, seed=3))
+    num_known = int(free.max())
+    cut = written(generate(network, PROMPT_BT, num_tokens=9, sampling=sampling, seed=3, num_known=num_known))
+    assert cut.max() < num_known
+
+
+def test_a_network_that_diverged_writes_nothing(network: Network) -> None:
+    with torch.no_grad():
+        network.embedding.weight.fill_(torch.nan)
+    with pytest.raises(RunError, match="not finite"):
+        list(generate(network, PROMPT_BT, num_tokens=1, sampling=GreedySampling(), seed=0))

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from knockout.declare.architecture import Architecture
+from knockout.declare.parts import DeepnormResidual, LatentAttention
 from knockout.model import build
 from knockout.model.initialise import initialise, learning_of, logit_factor, stable_seed
 
@@ -113,6 +115,27 @@ def test_mup_treats_the_stack_that_reads_a_prefix_as_the_other_one(declare: Decl
     architecture = declare(init={"kind": "mup", "base_width": 4}, **two_stacks)
     learning = learning_of(build(architecture, seed=0), architecture=architecture)
     assert learning["encoder.0.ffn.up.weight"] == learning["blocks.0.ffn.up.weight"] != learning["embedding.weight"]
+
+
+def test_mup_slows_the_maps_whose_inputs_grow_with_the_width_and_no_others(each_kind: Architecture) -> None:
+    """Yang et al. 2022, table 8, on every kind: what grows is seen on two networks, with heads of one width."""
+
+    def inputs(scale: int) -> tuple[dict[str, int], Architecture]:
+        init = {"kind": "mup", "base_width": 16}
+        wider = {"width": 16 * scale, "heads": 4 * scale, "init": init}
+        architecture = Architecture.model_validate({**each_kind.model_dump(), **wider})
+        return {name: weight.shape[-1] for name, weight in build(architecture, seed=0).named_parameters()}, architecture
+
+    if isinstance(each_kind.attention, LatentAttention) or isinstance(each_kind.residual, DeepnormResidual):
+        with pytest.raises(ValidationError, match=r"muP|init is mup"):
+            inputs(1)
+        return
+    (narrow, _), (wide, architecture) = inputs(1), inputs(2)
+    network = build(architecture, seed=0)
+    for name, learning in learning_of(network, architecture=architecture).items():
+        is_map = name.startswith(("blocks.", "encoder.")) and network.get_parameter(name).squeeze().ndim >= 2
+        grows = is_map and learning.decays and wide[name] > narrow[name]
+        assert learning.rate_factor == (0.5 if grows else 1.0), name
 
 
 def test_mup_keeps_the_first_update_of_the_logits_at_one_size_over_widths(declare: Declare) -> None:

@@ -227,6 +227,8 @@ def test_next_token_logits_of_a_prefix_network_open_as_much_as_training_did(decl
         ({**ENCODER}, "skeleton.kind", "next_token asks for"),
         ({"objective": {"kind": "masked"}, "skeleton": {"kind": "encoder"}}, "skeleton.kind", "set causal to false"),
         ({**ENCODER, "objective": {"kind": "masked", "random": 0.3}}, "objective.random", "together over 1"),
+        ({**ENCODER, "objective": {"kind": "masked", "masked": 0.0}}, "objective.masked", "its vector is never trained"),
+        ({**ENCODER, "objective": {"kind": "masked", "masked": 0.0, "random": 0.0}}, "objective.masked", "must stand for"),
         ({"objective": {"kind": "prefix"}, "attention": {"kind": "linear"}}, "objective.kind", "attention is linear"),
         ({"objective": {"kind": "prefix"}, "attention": {"kind": "lstm"}}, "objective.kind", "attention is lstm"),
         (

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from knockout.corpus.encoders import ByteEncoder, SymbolEncoder
 from knockout.corpus.lookup import find_by_digest
+from knockout.declare.parts import LinearScaling, YarnScaling
+from knockout.declare.rescale import with_rotary_scaling
 from knockout.declare.sampling import GreedySampling, TemperatureSampling
 from knockout.errors import CorpusError, InputError, RunError
-from knockout.training.continuation import Continuation, continue_text
+from knockout.training.continuation import Continuation, _encode, continue_text
 from knockout.training.trained import load_network
 
 ROTARY = {"position": {"kind": "rotary"}}
@@ -53,7 +57,56 @@ def test_an_empty_prompt_is_the_beginning_of_a_text(run: Any, laboratory: Any) -
     assert written.tokens == (int(logits_BTV[0, -1].argmax()),)
 
 
-@pytest.mark.parametrize("prompt", ["1 16", "abc", "-1"])
+def test_numbers_that_are_no_symbols_are_never_written(run: Any, laboratory: Any) -> None:
+    """The vocabulary is larger than the 16 symbols and end-of-text; this hot, every number is as probable."""
+    assert load_network(run.folder).architecture.vocabulary > 17
+    for seed in range(4):
+        assert max(go_on(run, laboratory, sampling=TemperatureSampling(temperature=1e9), seed=seed).tokens) <= 16
+
+
+def test_a_rotary_run_goes_on_past_its_context_with_its_angles_scaled(run: Any, laboratory: Any) -> None:
+    plain, none, *scaled = (
+        go_on(run, laboratory, prompt="1 2 3 " * 20, sampling=GreedySampling(), scaling=scaling, num_tokens=60).tokens
+        for scaling in (None, "none", "linear:2", "ntk:2", "yarn:4")
+    )
+    assert plain == none
+    network = load_network(run.folder)
+    assert network.architecture.context < 60
+    assert all(tokens for tokens in scaled)
+    for text, kind in {"linear:2": LinearScaling(factor=2.0), "yarn:4": yarn(network)}.items():
+        declared = with_rotary_scaling(network.architecture, scaling=kind)
+        logits_BTV = load_network(run.folder, architecture=declared)(torch.tensor([[1, 2, 3] * 20])).logits_BTV
+        first = go_on(run, laboratory, prompt="1 2 3 " * 20, num_tokens=1, sampling=GreedySampling(), scaling=text)
+        assert first.tokens == (int(logits_BTV[0, -1, :17].argmax()),)
+
+
+def yarn(network: Any) -> YarnScaling:
+    return YarnScaling(factor=4.0, original_context=network.architecture.context)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "linear", "linear:", "linear:0.5", "linear:nan", "ntk:1e300", "lin:2", "none:2", "yarn:x"]
+)
+def test_a_scaling_that_is_none_is_refused_in_one_line(run: Any, laboratory: Any, text: str) -> None:
+    with pytest.raises(InputError, match="write linear:FACTOR, ntk:FACTOR, yarn:FACTOR or none") as raised:
+        go_on(run, laboratory, scaling=text)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_prompt_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InputError, match=r"prompt '\\udcff\\udcfe': not UTF-8 text"):
+        _encode("\udcff\udcfe", encoder=ByteEncoder(vocabulary=512))
+
+
+def test_a_token_that_stands_for_nothing_is_refused_and_not_wrapped() -> None:
+    """327 is 71, an ASCII G, in a byte's eight bits."""
+    for encoder in (ByteEncoder(vocabulary=512), SymbolEncoder(alphabet=16, vocabulary=512)):
+        with pytest.raises(CorpusError, match="token 327 stands for nothing"):
+            encoder.decode(np.array([1, 327, 2]))
+    assert ByteEncoder(vocabulary=512).decode(np.array([71, 256])) == b"G"
+
+
+@pytest.mark.parametrize("prompt", ["1 16", "abc", "-1", "9" * 5000, "1\n\udcff"])
 def test_a_prompt_that_is_no_symbols_is_refused(run: Any, laboratory: Any, prompt: str) -> None:
     with pytest.raises(InputError, match="give numbers from 0 to 15"):
         go_on(run, laboratory, prompt=prompt)

@@ -49,7 +49,8 @@ class LayerParameters:
 @dataclass(frozen=True)
 class Flops:
     """FLOPs a token, 2 a multiply-add. Training is 3 x forward, since backward does every product twice; a frozen table
-    that is the head too is spared one."""
+    that is the head too is spared one. Where nothing that is trained comes before the first products (a frozen table, no
+    learned positions, no norm between), backward needs no gradient of their input; it is counted all the same."""
 
     forward: int
     training: int

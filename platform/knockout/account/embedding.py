@@ -30,7 +30,7 @@ def frozen_parameters(architecture: Architecture) -> int:
         case LearnedEmbedding():
             return 0
         case FrozenEmbedding():
-            return embedding_cost(architecture).parameters
+            return table(architecture.vocabulary, architecture.width).parameters
 
 
 def spared_flops(architecture: Architecture) -> int:

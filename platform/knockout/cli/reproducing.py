@@ -18,6 +18,9 @@ class Kind(StrEnum):
     IDENTITY = "identity"
 
 
+_ARTICLES = {Kind.COUNT: "a count", Kind.IDENTITY: "an identity"}
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(short_help="Decide claims that need no training.")(reproduce)
@@ -37,14 +40,14 @@ def reproduce(
     """
     from rich.console import Console
 
-    from knockout.declare.claims_file import choose, load_claims
+    from knockout.declare.claims_file import choose, load_claims, titles_of
     from knockout.errors import InputError
     from knockout.judge.calculating import calculate
     from knockout.report.calculated import calculated_verdicts, summary
 
     chosen = choose(load_claims(), kinds=[item.value for item in kind or ()], ids=only or ())
     if not chosen:
-        raise InputError(f"none of these claims is a {' or '.join(item.value for item in kind or ())}")
+        raise InputError(f"none of these claims is {' or '.join(_ARTICLES[item] for item in kind or ())}")
     verdicts = list(calculate(chosen))
     if as_json:
         print(json.dumps([verdict.to_dict() for verdict in verdicts], indent=1))
@@ -52,3 +55,5 @@ def reproduce(
     console = Console()
     console.print(calculated_verdicts(verdicts, console=console), soft_wrap=not console.is_terminal)
     print(summary(verdicts))
+    if titles := titles_of(chosen):
+        print("; ".join(f"{name} = {title}" for name, title in titles.items()))

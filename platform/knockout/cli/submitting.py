@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from types import ModuleType
-from typing import Any
 
 from rich.console import Console
 
@@ -18,8 +17,18 @@ from knockout.errors import ServiceError
 from knockout.ledger.workspace import Workspace
 from knockout.report.terminal import metric_table, verdict_table
 from knockout.submission import plain
+from knockout.submission.concluding import Concluding
 from knockout.submission.road import Options, Road
 from knockout.submission.tables import cell_table
+
+QUIET_CLIENT = {
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "PREFECT_CLIENT_MAX_RETRIES": "1",
+}
+"""States tell Prefect what failed; on the terminal the ledger's sentence stands alone. Sending log lines, or asking a server
+that is gone again and again, would only add errors and waiting."""
 
 
 def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
@@ -43,21 +52,18 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     return 0 if concluding.state == "done" else 1
 
 
-def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) -> Any:
-    """Through Prefect where its server answers; else the same road without it, saying so."""
+def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) -> Concluding:
+    """Through Prefect while its server answers; else the same road without it, saying so."""
     if server is None:
         return plain.submit(road)
-    watcher.note("starting Prefect's server …")
+    watcher.note("waiting for Prefect's server …")
     try:
         url = server.wait()
+        os.environ |= {"PREFECT_API_URL": f"{url}/api", **QUIET_CLIENT}
+        return _flow("study").submit(road)
     except ServiceError as error:
         watcher.note(f"{error}\nGoing on without Prefect.")
         return plain.submit(road)
-    # States tell Prefect what failed; on the terminal the ledger's sentence stands alone. Sending log lines as well would
-    # only add errors of its own when the server ends first.
-    quiet = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "PREFECT_LOGGING_TO_API_ENABLED": "false"}
-    os.environ |= {"PREFECT_API_URL": f"{url}/api", **quiet}
-    return _flow("study").submit(road)
 
 
 def _flow(name: str) -> ModuleType:
@@ -82,7 +88,7 @@ class stopping:
         signal.signal(signal.SIGTERM, self.before)
 
 
-def _links(console: Console, *, concluding: Any, workspace: Workspace, mlflow: bool) -> None:
+def _links(console: Console, *, concluding: Concluding, workspace: Workspace, mlflow: bool) -> None:
     console.print(f"report   {concluding.report}", soft_wrap=True)
     if mlflow:
         running = [server for server in services.status(workspace.folder) if server.name == "mlflow" and server.healthy]

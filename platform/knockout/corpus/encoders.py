@@ -46,9 +46,26 @@ class Encoder(ABC):
     def encode(self, documents: list[bytes]) -> list[np.ndarray]:
         """Each document's tokens [N], without end-of-text."""
 
-    @abstractmethod
+    @property
+    def num_known(self) -> int:
+        """Tokens from this number on stand for nothing, whatever the vocabulary's size; end-of-text is the last known."""
+        return self.end_of_text + 1
+
+    @final
     def decode(self, tokens_N: np.ndarray) -> bytes:
-        """The content that tokens stand for; end-of-text stands for nothing."""
+        """The content that tokens stand for; end-of-text stands for nothing.
+
+        Raises:
+            CorpusError: a token is unknown.
+        """
+        unknown = tokens_N[(tokens_N < 0) | (tokens_N >= self.num_known)]
+        if unknown.size:
+            raise CorpusError(f"token {unknown[0]} stands for nothing: this tokenizer knows 0 to {self.num_known - 1}")
+        return self._content(tokens_N[tokens_N != self.end_of_text])
+
+    @abstractmethod
+    def _content(self, tokens_N: np.ndarray) -> bytes:
+        """The content of known tokens, none of them end-of-text."""
 
     def save(self, folder: Path) -> None:  # noqa: B027
         """Write what `decode` needs; most need nothing."""
@@ -65,8 +82,8 @@ class ByteEncoder(Encoder):
     def encode(self, documents: list[bytes]) -> list[np.ndarray]:
         return [np.frombuffer(document, np.uint8).astype(np.uint16) for document in documents]
 
-    def decode(self, tokens_N: np.ndarray) -> bytes:
-        return tokens_N[tokens_N != self.end_of_text].astype(np.uint8).tobytes()
+    def _content(self, tokens_N: np.ndarray) -> bytes:
+        return tokens_N.astype(np.uint8).tobytes()
 
 
 @final
@@ -82,8 +99,8 @@ class SymbolEncoder(Encoder):
     def encode(self, documents: list[bytes]) -> list[np.ndarray]:
         return [np.frombuffer(document, np.dtype("<u2")) for document in documents]
 
-    def decode(self, tokens_N: np.ndarray) -> bytes:
-        return tokens_N[tokens_N != self.end_of_text].astype(np.dtype("<u2")).tobytes()
+    def _content(self, tokens_N: np.ndarray) -> bytes:
+        return tokens_N.astype(np.dtype("<u2")).tobytes()
 
 
 @final
@@ -106,9 +123,8 @@ class BpeEncoder(Encoder):
         dtype = token_dtype(len(self.token_bytes_V))
         return [np.concatenate([np.array(next(encoded).ids, dtype) for _ in part]) for part in parts]
 
-    def decode(self, tokens_N: np.ndarray) -> bytes:
-        kept = tokens_N[tokens_N != self.end_of_text]
-        return self.tokenizer.decode(kept.tolist(), skip_special_tokens=False).encode()
+    def _content(self, tokens_N: np.ndarray) -> bytes:
+        return self.tokenizer.decode(tokens_N.tolist(), skip_special_tokens=False).encode()
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save(str(folder / TOKENIZER))

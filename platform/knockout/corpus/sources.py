@@ -75,7 +75,7 @@ def _match(pattern: str, *, suffix: str) -> Iterator[Path]:
         if path.is_dir():
             if literal.exists():
                 yield from _walk(path, suffix=suffix, skip=set())
-        else:
+        elif path.is_file() or not path.exists():  # a pipe or a device is no text; a broken link is told when it is read
             yield path
 
 
@@ -83,7 +83,8 @@ def _walk(folder: Path, *, suffix: str, skip: set[str]) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if name not in skip and not name.startswith(".")]
         kept = (name for name in files if name.endswith(suffix) and not name.startswith("."))
-        yield from (Path(parent, name) for name in kept)
+        paths = (Path(parent, name) for name in kept)
+        yield from (path for path in paths if path.is_file() or not path.exists())
 
 
 def _refuse(error: OSError) -> None:

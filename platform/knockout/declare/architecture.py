@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, NonNegative, Positive, conflicts
+from knockout.declare.base import Declaration, Depth, Positive, conflicts
 from knockout.declare.branches import branch_conflicts, first_dense_conflicts, training_conflicts
 from knockout.declare.heads import HeadLayout as HeadLayout
 from knockout.declare.heads import head_conflicts, position_conflicts, shared_position_conflicts
@@ -65,7 +65,7 @@ class Architecture(Declaration):
 
     width: Positive
     """Width of the residual stream, in units."""
-    depth: NonNegative
+    depth: Depth
     """Number of blocks; 0 is embedding and head alone."""
     heads: Positive
     """Number of query heads."""
@@ -204,10 +204,11 @@ def _with_widths(slots: dict[str, Any], *, a: Architecture) -> dict[str, Any]:
 
 def _with_shares(slots: dict[str, Any]) -> dict[str, Any]:
     """The feed-forward slot of a layer with its default hidden width as the multiple that it is; a gate's is rounded."""
-    ffn = slots.get("ffn")
-    if not isinstance(ffn, HiddenWidth) or is_gated(ffn) or ffn.hidden is not None or ffn.expansion is not None:
-        return {}
-    return {"ffn": ffn.model_copy(update={"expansion": 4.0})}
+    match slots.get("ffn"):
+        case HiddenWidth(hidden=None, expansion=None) as ffn if not is_gated(slots["ffn"]):
+            return {"ffn": ffn.model_copy(update={"expansion": 4.0})}
+        case _:
+            return {}
 
 
 def _whole_conflicts(a: Architecture) -> Iterator[Conflict]:

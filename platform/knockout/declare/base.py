@@ -17,9 +17,16 @@ class Declaration(BaseModel):
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._+-]{0,79}$")]
 """A name that is safe as a file name and a tag: lower-case letters, digits and . _ + - ."""
 
-Positive = Annotated[int, Field(ge=1)]
+MOST = 16_777_216
+"""No width, number of parts or of tokens in a window is larger; a larger one is a slip of the keyboard."""
+
+Positive = Annotated[int, Field(ge=1, le=MOST)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
-NonNegative = Annotated[int, Field(ge=0)]
+NonNegative = Annotated[int, Field(ge=0, le=MOST)]
+Depth = Annotated[int, Field(ge=0, le=10_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Tokens = Annotated[int, Field(ge=1, le=10**15)]
+"""Tokens of a whole training."""
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

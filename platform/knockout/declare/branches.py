@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from knockout.declare.base import MOST
 from knockout.declare.layers import Conflict
 from knockout.declare.parts import (
     CellMixer,
@@ -32,9 +33,6 @@ from knockout.declare.parts import (
 
 if TYPE_CHECKING:
     from knockout.declare.architecture import Architecture
-
-MOST_HIDDEN = 2**31
-"""Hidden units that no network has: a map of them over a width of 1 would take 8 GiB in float32."""
 
 
 def branch_conflicts(a: Architecture) -> Iterator[Conflict]:
@@ -82,11 +80,11 @@ def _ffn_conflicts(a: Architecture) -> Iterator[Conflict]:
     match a.ffn:
         case HiddenWidth(hidden=int(hidden), expansion=float()):
             yield "ffn.hidden", hidden, "hidden and expansion exclude each other; give one of them"
-        case HiddenWidth(hidden=int(hidden)) if hidden > MOST_HIDDEN:
-            yield "ffn.hidden", hidden, "no network has more than 2^31 hidden units"
-        case HiddenWidth(expansion=float(expansion)) if expansion * a.width > MOST_HIDDEN:
-            rule = f"expansion {expansion} of width {a.width} makes more than 2^31 hidden units, which no network has"
+        case HiddenWidth(expansion=float(expansion)) if expansion * a.width > MOST:
+            rule = f"expansion {expansion} of width {a.width} makes more than {MOST} hidden units, which no network has"
             yield "ffn.expansion", expansion, rule
+        case HiddenWidth(hidden=None, expansion=None) if 4 * a.width > MOST:
+            yield "width", a.width, f"the hidden width, a multiple of {a.width}, is over {MOST} units, which no network has"
         case HiddenWidth(expansion=float(expansion)) if round(expansion * a.width) < 1:
             yield "ffn.expansion", expansion, f"expansion {expansion} of width {a.width} leaves no hidden unit"
         case _:
@@ -102,8 +100,6 @@ def _mixture_conflicts(moe: MoeFeedForward) -> Iterator[Conflict]:
         yield "ffn.top_k", moe.top_k, f"top_k {moe.top_k} is more than the {moe.experts} experts there are"
     if moe.dense_hidden is not None and moe.first_dense == 0:
         yield "ffn.dense_hidden", moe.dense_hidden, "dense_hidden is for the first_dense layers, and there are none"
-    if moe.dense_hidden is not None and moe.dense_hidden > MOST_HIDDEN:
-        yield "ffn.dense_hidden", moe.dense_hidden, "no network has more than 2^31 hidden units"
 
 
 def _residual_conflicts(a: Architecture) -> Iterator[Conflict]:

@@ -6,58 +6,15 @@ the file as the document prints it, with its unit and the rounding that it was p
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from knockout.declare.base import Declaration, Name, Positive, conflicts
+from knockout.declare.base import Declaration, Name, Positive, PositiveFloat, conflicts
 from knockout.declare.claim import ClaimId
 from knockout.declare.properties import Property
-
-Quantity = Literal[
-    "parameters.total",
-    "parameters.active",
-    "parameters.embedding",
-    "parameters.position",
-    "parameters.attention",
-    "parameters.feed_forward",
-    "parameters.norm",
-    "parameters.head",
-    "layer.total",
-    "layer.active",
-    "layer.attention",
-    "layer.feed_forward",
-    "layer.norm",
-    "layers.total",
-    "layers.norm",
-    "flops_per_token.forward",
-    "flops_per_token.training",
-    "kv_cache.bytes_per_token",
-    "kv_cache.bytes",
-    "bytes.weights",
-    "bytes.optimizer",
-    "numbers.weights",
-    "numbers.gradients",
-    "numbers.moments",
-    "heads.width",
-]
-"""What can be counted. `layer` is the last block, `layers` all blocks together; `numbers` are those that training with
-Adam keeps; bytes are at 2 a number (float16), Adam's moments at 4."""
-
-Unit = Literal["one", "%", "K", "M", "B", "MB", "GB", "MiB", "GiB"]
-"""Units of printed numbers. K, M and B are thousand, million and billion; MB and GB are decimal, MiB and GiB binary."""
-
-UNITS: dict[Unit, float] = {
-    "one": 1,
-    "%": 0.01,
-    "K": 1e3,
-    "M": 1e6,
-    "B": 1e9,
-    "MB": 1e6,
-    "GB": 1e9,
-    "MiB": 2**20,
-    "GiB": 2**30,
-}
+from knockout.declare.quantities import SHARES, Quantity, Unit, dimension, units_of
 
 Patch = dict[str, Any]
 """Settings of the architecture to change, by name or dotted path; a mapping merges into its slot."""
@@ -65,7 +22,8 @@ Patch = dict[str, Any]
 Step = Literal["queries", "keys", "values", "keys_transposed", "products", "scores", "masked", "weights", "outputs"]
 """Steps of the example worked by hand: projections, one head's products before and after scaling, and what follows."""
 
-Numbers = list[float | None] | list[list[float | None]]
+Row = Annotated[list[float | None], Field(min_length=1)]
+Numbers = Row | Annotated[list[Row], Field(min_length=1)]
 """A row, or a matrix by rows; null stands for minus infinity."""
 
 
@@ -113,13 +71,31 @@ class _Counted(_Calculated):
         """What is counted and added."""
         return tuple(self.quantity) if isinstance(self.quantity, list) else (self.quantity,)
 
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The units that the number can be printed in."""
+        return units_of(self.quantities[0])
+
     @model_validator(mode="after")
     def _says_something(self) -> _Counted:
+        conflicts(type(self).__name__, [*self._conflicts()])
+        return self
+
+    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
         bounded = self.low is not None or self.high is not None
         if (self.value is None) != bounded:
-            rule = "give either `value` with its tolerance, or `low` and `high`, or one of these"
-            conflicts(type(self).__name__, [("value", self.value, rule)])
-        return self
+            yield "value", self.value, "give either `value` with its tolerance, or `low` and `high`, or one of these"
+        if self.low is not None and self.high is not None and self.low > self.high:
+            yield "low", self.low, f"nothing is at least this and at most {self.high:g}"
+        yield from _mixed("quantity", self.quantities)
+        if self.unit not in self.units:
+            yield "unit", self.unit, f"{' + '.join(self.quantities)} is printed in {', '.join(self.units)}"
+
+
+def _mixed(path: str, quantities: Sequence[Quantity]) -> Iterator[tuple[str, object, str]]:
+    found = list(dict.fromkeys(dimension(quantity) for quantity in quantities))
+    if len(found) > 1:
+        yield path, quantities[-1], f"{' and '.join(found)} cannot be added or taken from one another"
 
 
 class Count(_Counted):
@@ -137,6 +113,37 @@ class Ratio(_Counted):
     to: Other
     """The number below the line."""
 
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return SHARES
+
+
+class Printed(Declaration):
+    """A number as a document prints it."""
+
+    value: PositiveFloat
+    """The printed number, over 0."""
+    unit: Unit = "one"
+    """Its unit."""
+
+
+class Share(_Counted):
+    """A number over another one as the document prints that, rounded."""
+
+    relation: Literal["share"] = Field(alias="is")
+    """share."""
+    of: Printed
+    """The number below the line."""
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return SHARES
+
+    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+        yield from super()._conflicts()
+        if self.of.unit not in (allowed := units_of(self.quantities[0])):
+            yield "of.unit", self.of.unit, f"{' + '.join(self.quantities)} is printed in {', '.join(allowed)}"
+
 
 class Difference(_Counted):
     """A number less another one."""
@@ -145,6 +152,11 @@ class Difference(_Counted):
     """difference."""
     less: Other
     """The number that is taken away."""
+
+    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+        yield from super()._conflicts()
+        if self.less.quantity is not None:
+            yield from _mixed("less.quantity", (*self.quantities[:1], self.less.quantity))
 
 
 class Identity(_Calculated):
@@ -176,8 +188,18 @@ class Worked(_Calculated):
     tolerance: Annotated[float, Field(ge=0.0)] = 0.0
     """What their rounding leaves open on either side."""
 
+    @model_validator(mode="after")
+    def _are_numbers_of_the_example(self) -> Worked:
+        found: list[tuple[str, object, str]] = []
+        if len({len(row) for row in self.value if isinstance(row, list)}) > 1:
+            found.append(("value", self.value, "all rows of a matrix have as many numbers"))
+        if self.token is not None and self.step == "keys_transposed":
+            found.append(("token", self.token, "the rows of the transposed keys are units, and not tokens"))
+        conflicts("Worked", found)
+        return self
 
-Calculation = Annotated[Count | Ratio | Difference | Identity | Worked, Field(discriminator="relation")]
+
+Calculation = Annotated[Count | Ratio | Share | Difference | Identity | Worked, Field(discriminator="relation")]
 """What calculation decides; the key `is` names the member."""
 
 
@@ -201,5 +223,14 @@ class ClaimsFile(Declaration):
 
     subject: str
     """What they are about, in a few words."""
+    documents: dict[str, str] = {}
+    """The title of each document, by its short name."""
     claims: Annotated[list[CalculatedClaim], Field(min_length=1)]
     """The statements."""
+
+    @model_validator(mode="after")
+    def _of_titled_documents(self) -> ClaimsFile:
+        untitled = [i for i, claim in enumerate(self.claims) if self.documents and claim.document not in self.documents]
+        rule = f"is not under `documents` ({', '.join(self.documents)})"
+        conflicts("ClaimsFile", [(f"claims.{i}.document", self.claims[i].document, rule) for i in untitled])
+        return self

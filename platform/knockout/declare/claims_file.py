@@ -7,17 +7,28 @@ at the line where it stands. These files lie in ablations/claims/, apart from th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from knockout import project
 from knockout.declare.architecture import Architecture
-from knockout.declare.calculation import CalculatedClaim, ClaimsFile, Count, Difference, Identity, Patch, Ratio, Worked
+from knockout.declare.calculation import (
+    CalculatedClaim,
+    ClaimsFile,
+    Count,
+    Difference,
+    Identity,
+    Patch,
+    Ratio,
+    Share,
+    Worked,
+)
 from knockout.declare.document import Document, Path_, read_document
 from knockout.declare.load import load_preset, validate
 from knockout.declare.problems import nearest
+from knockout.declare.requirements import unmet
 from knockout.declare.settings import FIELDS, Settings, defaults
 from knockout.errors import DeclarationError, InputError, Problem
 
@@ -36,6 +47,8 @@ class LoadedClaim:
 
     claim: CalculatedClaim
     architectures: tuple[Architecture, ...]
+    title: str | None = None
+    """Of the document that makes the claim."""
 
     @property
     def kind(self) -> Kind:
@@ -53,21 +66,39 @@ def load_claims(files: Sequence[Path] | None = None) -> tuple[LoadedClaim, ...]:
     found: list[Problem] = []
     loaded: list[LoadedClaim] = []
     seen: set[str] = set()
+    titles: dict[str, str] = {}
     for file in _shipped() if files is None else files:
         try:
             document = read_document(file)
-            claims = validate(document, model=ClaimsFile).claims
+            file_of_claims = validate(document, model=ClaimsFile)
         except DeclarationError as error:
             found += error.problems
             continue
-        for i, claim in enumerate(claims):
+        found += _retitled(file_of_claims.documents, titles=titles, document=document)
+        for i, claim in enumerate(file_of_claims.claims):
             if claim.id in seen:
                 found.append(_problem(document, ("claims", i, "id"), f"'{claim.id}' is another claim's id already"))
             seen.add(claim.id)
             loaded += _load(claim, document=document, path=("claims", i, "expect"), found=found)
     if found:
         raise DeclarationError(found)
-    return tuple(loaded)
+    return tuple(replace(item, title=titles.get(item.claim.document)) for item in loaded)
+
+
+def is_claims_file(path: Path) -> bool:
+    """Whether a file that can be read holds claims for calculation, and no study.
+
+    Raises:
+        DeclarationError: it is no YAML mapping.
+        InputError: it cannot be read.
+    """
+    data = read_document(path).data
+    return "study" not in data and ("claims" in data or path.resolve().parent.match(f"*/{FOLDER}"))
+
+
+def titles_of(claims: Sequence[LoadedClaim]) -> dict[str, str]:
+    """The titles of the documents that make the claims, by short name, in the claims' order."""
+    return {item.claim.document: item.title for item in claims if item.title is not None}
 
 
 def choose(claims: Sequence[LoadedClaim], *, kinds: Sequence[Kind], ids: Sequence[str]) -> tuple[LoadedClaim, ...]:
@@ -88,6 +119,15 @@ def _names(wanted: str, *, known_id: str) -> bool:
     return known_id == wanted or known_id.startswith(f"{wanted}.")
 
 
+def _retitled(documents: dict[str, str], *, titles: dict[str, str], document: Document) -> list[Problem]:
+    """Take in a file's titles; a problem for each that another file has put differently."""
+    return [
+        _problem(document, ("documents", name), f"'{title}': another file calls {name} '{titles[name]}'")
+        for name, title in documents.items()
+        if titles.setdefault(name, title) != title
+    ]
+
+
 def _load(claim: CalculatedClaim, *, document: Document, path: Path_, found: list[Problem]) -> list[LoadedClaim]:
     try:
         return [LoadedClaim(claim, _architectures(claim, document=document, path=path))]
@@ -101,7 +141,7 @@ def _load(claim: CalculatedClaim, *, document: Document, path: Path_, found: lis
 def _architectures(claim: CalculatedClaim, *, document: Document, path: Path_) -> tuple[Architecture, ...]:
     expect = claim.expect
     match expect:
-        case Count():
+        case Count() | Share():
             return (_declared(expect.preset, _part(document, (*path, "set"), expect.set)),)
         case Ratio(to=other) | Difference(less=other):
             key = "to" if isinstance(expect, Ratio) else "less"
@@ -109,7 +149,10 @@ def _architectures(claim: CalculatedClaim, *, document: Document, path: Path_) -
             second = first if other.set is None else _part(document, (*path, key, "set"), other.set)
             return _declared(expect.preset, first), _declared(other.preset or expect.preset, second)
         case Identity():
-            return (_architecture(defaults().over(Document(SMALL)), _part(document, (*path, "set"), expect.set)),)
+            architecture = _architecture(defaults().over(Document(SMALL)), _part(document, (*path, "set"), expect.set))
+            if missing := [*unmet(expect.property, architecture=architecture)]:
+                raise DeclarationError([_problem(document, (*path, "property"), reason) for reason in missing])
+            return (architecture,)
         case Worked():
             return ()
 

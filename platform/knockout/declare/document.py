@@ -6,6 +6,7 @@ YAML 1.2's core rules. Nothing in a file can construct an object, and no key is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from knockout.errors import DeclarationError, InputError, Problem
 
 MAX_NODES = 100_000
 MAX_DEPTH = 100
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, marks that reverse the direction of writing, and halves of surrogate pairs."""
 PLAIN_TAGS = tuple(
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp")
 )
@@ -70,6 +73,8 @@ def parse_document(text: str, *, file: str) -> Document:
     loader = YAML(typ="safe", pure=True)
     try:
         node = loader.compose(text)
+    except RecursionError:
+        raise DeclarationError([Problem(file, 0, 0, "", "the file is too deeply nested")]) from None
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
         line, column = (place.line + 1, place.column + 1) if place else (0, 0)
@@ -145,12 +150,15 @@ class _Builder:
 
     def scalar(self, node: Node, *, path: Path_) -> Any:
         kind = str(node.tag).rsplit(":", 1)[-1]
+        if (odd := UNPRINTABLE.search(str(node.value))) is not None:
+            self.refuse(node, path, f"holds the character U+{ord(odd[0]):04X}, which is not for reading: remove it")
+            return None
         if kind == "timestamp":
             return node.value
         try:
             return self.constructor.construct_object(node)
         except (ValueError, YAMLError):
-            self.refuse(node, path, f"'{node.value}' cannot be read as {kind}")
+            self.refuse(node, path, f"'{str(node.value)[:40]}' cannot be read as {kind}")
             return None
 
     def place(self, node: Node) -> Mark:

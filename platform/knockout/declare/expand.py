@@ -17,7 +17,7 @@ from knockout.declare.match import Match
 from knockout.declare.problems import not_among
 from knockout.declare.recipe import Recipe
 from knockout.declare.settings import Settings, defaults
-from knockout.declare.study import LeaveOneOut, OneFactor, Product, Study
+from knockout.declare.study import MOST_VARIANTS, LeaveOneOut, OneFactor, Product, Study
 from knockout.errors import DeclarationError, InputError, Problem
 
 Resolved = tuple[Architecture, Recipe]
@@ -122,7 +122,7 @@ def expand(loaded: Loaded, *, solve: Solver) -> Plan:
     """
     study = loaded.study
     patches = variant_patches(study, document=loaded.document)
-    found = list(loaded.problems)
+    found = [*loaded.problems, *_sizes_elsewhere(loaded)]
     if not any(problem.path.split(".")[0] in ("variants", "vary") for problem in found):
         found += _unknown_variants(study, document=loaded.document, known=list(patches))
     cells: list[Cell] = []
@@ -192,13 +192,23 @@ def plan_text(plan: Plan) -> str:
 
 
 def variant_patches(study: Study, *, document: Document) -> dict[str, Document]:
-    """The baseline's empty patch, then each variant's, named ones first."""
+    """The baseline's empty patch, then each variant's, named ones first.
+
+    Raises:
+        DeclarationError: two variants have one name, or there are too many.
+    """
     patches = {BASELINE: Document({}, {})}
     for name in study.variants:
         patches[name] = document.at("variants").at(name)
-    if study.vary is not None:
-        place = {(): document.mark(("vary",))}
-        patches |= {name: Document(patch, dict(place)) for name, patch in _varied(study.vary)}
+    if study.vary is None:
+        return patches
+    mark = document.mark(("vary",))
+    for number, (name, patch) in enumerate(_varied(study.vary)):
+        rule = f"makes more than {MOST_VARIANTS:,} variants" if number >= MOST_VARIANTS else ""
+        rule = f"makes a second variant named '{name}': rename the other one" if name in patches else rule
+        if rule:
+            raise DeclarationError([Problem(mark.file, mark.line, mark.column, "vary", rule)])
+        patches[name] = Document(patch, {(): mark})
     return patches
 
 
@@ -237,6 +247,19 @@ def _label(path: str, value: Any) -> str:
 
 def _short(path: str) -> str:
     return path.removesuffix(".kind").replace("_", "-")
+
+
+def _sizes_elsewhere(loaded: Loaded) -> list[Problem]:
+    """What is wrong under `at` for sizes that the study does not run at now: no such size, or no such setting."""
+    study, document, found = loaded.study, loaded.document, []
+    for size in study.at:
+        mark = document.mark(("at", size))
+        if size not in loaded.known_sizes:
+            rule = not_among(size, what="a size", allowed=loaded.known_sizes)
+            found.append(Problem(mark.file, mark.line, mark.column, f"at.{size}", rule))
+        elif size not in study.size_names:
+            found += Settings().over(document.at("at").at(size)).unknown
+    return found
 
 
 def _unknown_variants(study: Study, *, document: Document, known: list[str]) -> list[Problem]:

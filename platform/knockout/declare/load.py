@@ -49,6 +49,8 @@ class Loaded:
     """None only where there are problems."""
     corpus_base: Path
     sizes: Mapping[str, Document]
+    known_sizes: tuple[str, ...]
+    """Every size that there is."""
     preset: Document | None
     recipe: Document | None
     overrides: Overrides
@@ -103,7 +105,7 @@ def find_study(name: str) -> Path:
     if (found := project.find("ablations", name)) is not None:
         return found
     known = project.names("ablations")
-    raise InputError(f"no study '{name}' in ablations/ (there are {', '.join(known)}){nearest(name, known)}")
+    raise InputError(f"no study '{name}' in ablations/ ({_there(known)}){nearest(name, known)}")
 
 
 def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
@@ -124,9 +126,18 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
     preset = _referred(document, ("preset",), "presets", study.preset, load_preset, found)
     recipe = _referred(document, ("recipe",), "recipes", study.recipe, load_recipe, found)
     declared, base = corpus if corpus is not None else (None, path.parent)
-    kept = {name: size for name, size in sizes.items() if size is not None}
     return Loaded(
-        study, document, path.read_text("utf-8-sig"), declared, base, kept, preset, recipe, overrides, tuple(found)
+        study=study,
+        document=document,
+        text=path.read_text("utf-8-sig"),
+        corpus=declared,
+        corpus_base=base,
+        sizes={name: size for name, size in sizes.items() if size is not None},
+        known_sizes=tuple(project.names("ablations/sizes")),
+        preset=preset,
+        recipe=recipe,
+        overrides=overrides,
+        problems=tuple(found),
     )
 
 
@@ -186,7 +197,11 @@ def _find(folder: str, sub: str, name: str, *, what: str) -> Path:
     if (found := project.find(where, name)) is not None:
         return found
     known = project.names(where)
-    raise InputError(f"no {what} '{name}' in {where}/ (there are {', '.join(known)}){nearest(name, known)}")
+    raise InputError(f"no {what} '{name}' in {where}/ ({_there(known)}){nearest(name, known)}")
+
+
+def _there(known: list[str]) -> str:
+    return f"there are {', '.join(known)}" if known else "there are none"
 
 
 def _size_path(study: Study, name: str) -> tuple[str | int, ...]:

@@ -30,13 +30,19 @@ def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
 
 def problems(error: ValidationError, *, model: type[BaseModel], document: Document) -> list[Problem]:
     """Every problem of a validation error, at the place in the document where it was written."""
-    found = [_problem(detail, model=model, document=document) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    found = [_problem(detail, model=model, document=document) for detail in details if not _other_way(detail, details)]
     merged: dict[tuple[object, ...], Problem] = {}
     for problem in found:
         place = (problem.file, problem.line, problem.path)
         other = merged.get(place)
         merged[place] = problem if other is None else replace(other, message=_either(other.message, problem.message))
     return list(merged.values())
+
+
+def _other_way(detail: ErrorDetails, details: list[ErrorDetails]) -> bool:
+    """Whether this says only that a mapping is not the word that might stand there instead."""
+    return detail["type"] == "literal_error" and isinstance(detail["input"], dict) and len(details) > 1
 
 
 def _either(first: str, second: str) -> str:

@@ -39,6 +39,7 @@ Property = Literal[
     "neighbours_read_layer_inputs",
     # Norms and residuals
     "layer_norm_standardises",
+    "layer_norm_standardises_the_table",
     "rms_norm_divides_by_the_root_mean_square",
     "rms_norm_is_layer_norm_without_centring",
     "rms_norm_divides_by_the_deviation",

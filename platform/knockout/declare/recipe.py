@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, NonNegative, Positive, PositiveFloat, conflicts
+from knockout.declare.base import Declaration, NonNegative, Positive, PositiveFloat, Tokens, conflicts
 
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -71,7 +71,7 @@ Loss = Annotated[CrossEntropy | HardMargin, Field(discriminator="kind")]
 class Recipe(Declaration):
     """A full declaration of how one run trains. One unit of progress everywhere: the optimizer step."""
 
-    tokens: Positive
+    tokens: Tokens
     """Token budget of the run; steps = tokens / (batch × context), rounded down."""
     batch: Positive
     """Sequences an optimizer step sees, over all its micro-batches and devices."""

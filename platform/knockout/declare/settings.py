@@ -39,6 +39,7 @@ class Settings:
     def over(self, patch: Document) -> Settings:
         """These settings with a patch laid over them; what is no setting is kept for `resolve` to report."""
         unknown = tuple(_unknown(key, patch) for key in patch.data if key.split(".")[0] not in FIELDS)
+        unknown += tuple(_twice(key, patch) for key in patch.data if any(o.startswith(f"{key}.") for o in patch.data))
         data, marks = dict(self.data), dict(self.marks)
         known = {key: value for key, value in patch.data.items() if key.split(".")[0] in FIELDS}
         for key, value in known.items():
@@ -86,6 +87,11 @@ def _unknown(key: str, patch: Document) -> Problem:
     allowed = sorted(FIELDS)
     message = f"no such setting; there are {', '.join(allowed)}{nearest(key.split('.')[0], allowed)}"
     return Problem(mark.file, mark.line, mark.column, key, message)
+
+
+def _twice(key: str, patch: Document) -> Problem:
+    mark = patch.mark((key,))
+    return Problem(mark.file, mark.line, mark.column, key, "is set as a whole and by a dotted path: write it one way")
 
 
 def _lay(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from knockout.declare.base import Declaration, Name, NonNegative, Positive, PositiveFloat
+from knockout.declare.base import Declaration, Depth, Name, NonNegative, Positive, PositiveFloat, Tokens
 
 
 class Size(Declaration):
@@ -12,7 +12,7 @@ class Size(Declaration):
     """The size's name."""
     width: Positive
     """Width of the residual stream."""
-    depth: NonNegative
+    depth: Depth
     """Number of blocks."""
     heads: Positive
     """Attention heads a block."""
@@ -22,7 +22,7 @@ class Size(Declaration):
     """Token ids, the end-of-text marker included."""
     batch: Positive
     """Sequences an optimizer step."""
-    tokens: Positive
+    tokens: Tokens
     """Token budget of a run."""
     learning_rate: PositiveFloat
     """Peak learning rate that suits the size."""

@@ -6,13 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
+from knockout.declare.base import Declaration, Name, Seed, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 from knockout.declare.match import Match
 from knockout.declare.tune import Tune
 
 Patch = dict[str, Any]
 """Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
+
+Values = Annotated[list[Any], Field(min_length=1)]
+MOST_VARIANTS = 10_000
 
 
 class Source(Declaration):
@@ -28,7 +31,7 @@ class OneFactor(Declaration):
     """One variant for each value of each path, everything else as in the baseline."""
 
     mode: Literal["one-factor"]
-    over: dict[str, list[Any]]
+    over: Annotated[dict[str, Values], Field(min_length=1)]
     """For each path, the values it takes."""
 
 
@@ -36,7 +39,7 @@ class Product(Declaration):
     """One variant for each combination of values."""
 
     mode: Literal["product"]
-    over: dict[str, list[Any]]
+    over: Annotated[dict[str, Values], Field(min_length=1)]
     """For each path, the values it takes."""
 
 
@@ -44,7 +47,7 @@ class LeaveOneOut(Declaration):
     """The baseline has every part; each variant sets one path, or one group of paths, to its value without the part."""
 
     mode: Literal["leave-one-out"]
-    over: dict[str, Any]
+    over: Annotated[dict[str, Any], Field(min_length=1)]
     """For each path, the value that takes the part out."""
     groups: dict[Name, list[str]] = {}
     """Paths of `over` that are taken out together, under a name; a grouped path is not also taken out alone."""
@@ -93,7 +96,7 @@ class Study(Declaration):
     """What is held equal between variants; with none, the report says what differs."""
     tune: Tune | None = None
     """What is searched for every variant, with the same budget, before it is judged."""
-    seeds: Positive | Annotated[list[NonNegative], Field(min_length=1)] = 5
+    seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1)] = 5
     """How many seeds, or which."""
     decide: Decide = Decide()
     """How claims are decided."""

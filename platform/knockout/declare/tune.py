@@ -59,7 +59,7 @@ class Tune(Declaration):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Range]  # type: ignore[reportIncompatibleVariableOverride]  # pydantic's way to type extras
 
-    trials: Annotated[int, Field(ge=2)] = 6
+    trials: Annotated[int, Field(ge=2, le=10_000)] = 6
     """Trials for each cell, at least 2; the same for every variant."""
     seeds: Positive = 1
     """Seeds that each trial is the mean of."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from knockout.declare.calculation import UNITS, Numbers, Unit
+from knockout.declare.calculation import Numbers
 from knockout.declare.claims_file import Kind, LoadedClaim
+from knockout.declare.quantities import UNITS, Unit
 
 Decided = Literal["supported", "refuted"]
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from knockout.account import count
 from knockout.declare.architecture import Architecture
-from knockout.declare.calculation import UNITS, Count, Difference, Other, Patch, Quantity, Ratio
+from knockout.declare.calculation import Count, Difference, Other, Patch, Ratio, Share
 from knockout.declare.claims_file import LoadedClaim
+from knockout.declare.quantities import UNITS, Quantity, Unit
 from knockout.errors import InputError
 from knockout.judge.calculated import CalculatedVerdict, in_unit, plain, verdict
 from knockout.judge.quantities import AT_THE_CONTEXT, NAMES, composition, read
@@ -20,7 +21,7 @@ from knockout.judge.quantities import AT_THE_CONTEXT, NAMES, composition, read
 SLACK = 1e-12
 """Relative rounding of decimal numbers in float64, so that a figure on the edge of its tolerance is within it."""
 
-Expected = Count | Ratio | Difference
+Expected = Count | Ratio | Share | Difference
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class _Bounds:
 
 
 def decide_count(loaded: LoadedClaim) -> CalculatedVerdict:
-    """The verdict on a count, a ratio or a difference.
+    """The verdict on a count, a ratio, a share or a difference.
 
     Raises:
         InputError: a ratio's number below the line is 0.
@@ -77,6 +78,9 @@ def _found(loaded: LoadedClaim, expect: Expected) -> _Number:
         case Difference(less=other):
             second = _other(expect, other, loaded.architectures[1])
             return _Number(first.value - second.value, f"{first.words}; less {second.words}")
+        case Share(of=printed):
+            words = f"{first.words}; over {plain(printed.value)}{_unit(printed.unit)} as printed"
+            return _Number(first.value / (printed.value * UNITS[printed.unit]), words)
         case Ratio(to=other):
             second = _other(expect, other, loaded.architectures[1])
             if not second.value:
@@ -118,7 +122,7 @@ def _stated(expect: Expected) -> str:
     match expect.value, expect.low, expect.high:
         case float(value), _, _:
             decimals = _decimals(expect.tolerance)
-            return f"{value:,.{decimals}f}{'' if expect.unit == 'one' else f' {expect.unit}'}" if decimals else told(value)
+            return f"{value:,.{decimals}f}{_unit(expect.unit)}" if decimals else told(value)
         case _, float(low), float(high):
             return f"{told(low)} to {told(high)}"
         case _, float(low), _:
@@ -140,9 +144,9 @@ def _compared(found: float, expect: Expected, *, bounds: _Bounds) -> str:
         return (
             f"the stated {stated} is {10 ** abs(power):,} times too {'large' if power > 0 else 'small'}: a unit has slipped"
         )
-    share = f" ({100 * abs(off / found):.2g} %)" if found else ""
+    share = f" ({_percent(abs(off / found))})" if found and expect.value else ""
     said = f"the stated {stated} is {in_unit(abs(off), unit=expect.unit)}{share} too {'high' if off > 0 else 'low'}"
-    rounded = f"{found / unit:,.{_decimals(expect.tolerance)}f}{'' if expect.unit == 'one' else f' {expect.unit}'}"
+    rounded = f"{found / unit:,.{_decimals(expect.tolerance)}f}{_unit(expect.unit)}"
     return f"{said}; to as many digits it is {rounded}" if expect.tolerance else said
 
 
@@ -155,6 +159,15 @@ def _slipped(ratio: float) -> int:
     """The power of ten that a ratio is, to three digits; 0 when it is none."""
     power = round(math.log10(ratio)) if ratio > 0 else 0
     return power if abs(ratio / 10**power - 1) < 1e-3 else 0
+
+
+def _unit(unit: Unit) -> str:
+    return "" if unit == "one" else f" {unit}"
+
+
+def _percent(share: float) -> str:
+    """To two digits, or whole from 100 % on."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"
 
 
 def _described(preset: str, patch: Patch) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from knockout.account import Account, count
 from knockout.declare.architecture import Architecture, head_layout
-from knockout.declare.calculation import Quantity
+from knockout.declare.quantities import Quantity
 
 MOMENT_BYTES = 4
 """Adam's moments are counted as float32."""

@@ -67,7 +67,7 @@ class UntiedHead(nn.Module):
 
 
 def build_embedding(architecture: Architecture) -> TokenEmbedding:
-    """The embedding that the declaration asks for; a frozen one's table takes no gradient."""
+    """The embedding that the declaration asks for; a frozen one's table takes no gradient, and a mask's vector does."""
     scale = math.sqrt(architecture.width) if architecture.embedding.scaled else 1.0
     masked = isinstance(architecture.objective, declared.MaskedObjective)
     make = MaskableEmbedding if masked else TokenEmbedding
@@ -76,7 +76,8 @@ def build_embedding(architecture: Architecture) -> TokenEmbedding:
         case declared.LearnedEmbedding():
             return embedding
         case declared.FrozenEmbedding():
-            return embedding.requires_grad_(False)
+            embedding.weight.requires_grad_(False)
+            return embedding
 
 
 def build_head(architecture: Architecture) -> TiedHead | UntiedHead:

@@ -17,7 +17,7 @@ from torch import Tensor
 from knockout.declare.architecture import Architecture
 from knockout.declare.parts import LearnedPosition, NextTokenObjective
 from knockout.declare.sampling import Sampling
-from knockout.errors import InputError
+from knockout.errors import InputError, RunError
 from knockout.model.cache import Cache
 from knockout.model.network import Network
 from knockout.model.objective import next_token_logits
@@ -46,21 +46,34 @@ def decode(network: Network, token_B: Tensor, *, cache: Cache) -> Reading:
     return Reading(cache, network(token_B.unsqueeze(1), cache=cache).logits_BTV[:, -1])
 
 
-def generate(network: Network, prompt_BT: Tensor, *, num_tokens: int, sampling: Sampling, seed: int) -> Iterator[Tensor]:
+def generate(
+    network: Network,
+    prompt_BT: Tensor,
+    *,
+    num_tokens: int,
+    sampling: Sampling,
+    seed: int,
+    num_known: int | None = None,
+) -> Iterator[Tensor]:
     """Write `num_tokens` tokens after a prompt of at least one, and give each as token_B as soon as it is there.
 
     A network that reads both sides, of a prefix or of all, reads everything anew for each token, as its objective asks. The
-    network is used in evaluation mode, and left so.
+    network is used in evaluation mode, and left so. Tokens from `num_known` on are never chosen: a vocabulary may be
+    larger than its tokenizer's.
 
     Raises:
         InputError: prompt and tokens are more than the learned positions; nothing is generated then.
+        RunError: the network's logits are not numbers.
     """
     check_length(network.architecture, num_tokens=prompt_BT.shape[1] + num_tokens)
     network.eval()
     generator = torch.Generator(device=prompt_BT.device).manual_seed(seed)
 
     def pick(logits_BV: Tensor) -> Tensor:
-        return choose(logits_BV, sampling=sampling, generator=generator)
+        known_BV = logits_BV[:, :num_known]
+        if not bool(known_BV.isfinite().all()):
+            raise RunError("the network's logits are not finite, as after a training that diverged: nothing can be chosen")
+        return choose(known_BV, sampling=sampling, generator=generator)
 
     write = _write_with_cache if _reads_once(network.architecture) else _write_anew
     return write(network, prompt_BT, num_tokens=num_tokens, pick=pick)

@@ -54,7 +54,8 @@ def future_leak(architecture: Architecture, *, seed: int) -> float:
 def shrink(architecture: Architecture) -> Architecture:
     """A copy that holds every kind of layer, small enough to run at once: 32 tokens and, if that suffices, 4 blocks."""
     layers = distinct_layers(architecture)
-    num_heads = max((layout.num_heads for layer in layers if (layout := head_layout(layer))), default=1)
+    of_cross = architecture.heads if isinstance(architecture.skeleton, EncoderDecoderSkeleton) else 1
+    num_heads = max(of_cross, *(layout.num_heads for layer in layers if (layout := head_layout(layer))), 1)
     width = architecture.width if architecture.width <= 64 else max(2, 64 // num_heads // 2 * 2) * num_heads
     slots = [_small_slots(layer, width=width) for layer in layers]
     changes = {
@@ -73,7 +74,7 @@ def shrink(architecture: Architecture) -> Architecture:
         changes |= {
             **_small_slots(architecture, width=width),
             "skeleton": first,
-            "pattern": slots if architecture.depth else [],
+            "pattern": slots,
         }
     return Architecture.model_validate({**architecture.model_dump(), **changes})
 

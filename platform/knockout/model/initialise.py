@@ -22,8 +22,12 @@ from knockout.declare.architecture import Architecture, at_layer
 
 BRANCH_ENDS = frozenset({"output", "down"})
 """Names of the last map of a branch, whose result is added to the residual stream."""
-SCALED_MAPS = frozenset({"value", "output", "up", "gate", "down"})
-"""Maps that DeepNorm and T-Fixup make smaller with depth: the values', the feed-forward part's and each branch's last."""
+READING_MAPS = frozenset({"value", "shared", "output"})
+"""Maps outside the feed-forward part that DeepNorm and T-Fixup make smaller with depth: the values' and the last. Where one
+map makes queries, keys and values, it is made smaller as a whole; of a recurrent mixer, whose papers know no such scale, the
+last map alone. In latent attention also the values' rows of `kv_up`."""
+FEEDING_MAPS = frozenset({"up", "gate", "down"})
+"""Maps of the feed-forward part that they make smaller: all but a router."""
 TABLES = frozenset({"embedding", "position"})
 """What a row is looked up in."""
 READOUTS = frozenset({"router", "selection"})
@@ -62,8 +66,8 @@ class Parameter:
         return self.shape[-1], self.shape[-2]
 
 
-Deviation = Callable[[Parameter], float]
-"""The standard deviation of a parameter's normal first values."""
+Deviation = Callable[[Parameter], float | Tensor]
+"""The standard deviation of a parameter's normal first values, or of each of its rows."""
 
 
 def stable_seed(seed: int, *, name: str) -> int:
@@ -138,14 +142,14 @@ def _deviation(parameter: Parameter, *, architecture: Architecture) -> Deviation
     if parameter.in_block:
         architecture = at_layer(architecture, layer=int(parameter.name.split(".")[1]))
         if isinstance(architecture.residual, declared.DeepnormResidual):
-            return partial(_xavier, gain=declared.deepnorm_beta(depth=architecture.depth))
+            return partial(_xavier, gain=declared.deepnorm_beta(depth=architecture.depth), layer=architecture)
     match architecture.init:
         case declared.Gpt2Init(std=std):
             return partial(_gpt2, std=std, depth=depth)
         case declared.SmallInit():
             return lambda _: math.sqrt(2 / (5 * width))
         case declared.DepthScaledInit():
-            return partial(_t_fixup, depth=depth, width=width)
+            return partial(_t_fixup, depth=depth, layer=architecture)
         case declared.MupInit(std=std, base_width=base_width):
             return partial(_mup, std=std, depth=depth, ratio=width / base_width)
 
@@ -164,18 +168,29 @@ def _gpt2(parameter: Parameter, *, std: float, depth: float) -> float:
     return std / math.sqrt(2 * depth) if parameter.part in BRANCH_ENDS else std
 
 
-def _xavier(parameter: Parameter, *, gain: float) -> float:
+def _xavier(parameter: Parameter, *, gain: float, layer: Architecture) -> float | Tensor:
     # Glorot & Bengio 2010, equation 16 for normal weights.
     inputs, outputs = parameter.fans
-    scale = math.sqrt(2 / (inputs + outputs))
-    return gain * scale if parameter.part in SCALED_MAPS else scale
+    return math.sqrt(2 / (inputs + outputs)) * _gain(parameter, gain=gain, layer=layer)
 
 
-def _t_fixup(parameter: Parameter, *, depth: float, width: int) -> float:
+def _gain(parameter: Parameter, *, gain: float, layer: Architecture) -> float | Tensor:
+    """`gain` for maps that are made smaller with depth, 1 for others; a factor a row where a map holds both."""
+    if ".ffn." in parameter.name:
+        return gain if parameter.part in FEEDING_MAPS else 1.0
+    match layer.attention:
+        case declared.LatentAttention(nope_width=nope_width, value_width=value_width) if parameter.part == "kv_up":
+            gains_U = torch.cat((torch.ones(nope_width), torch.full((value_width,), gain)))
+            return gains_U.repeat(layer.heads).unsqueeze(1)
+        case _:
+            return gain if parameter.part in READING_MAPS else 1.0
+
+
+def _t_fixup(parameter: Parameter, *, depth: float, layer: Architecture) -> float | Tensor:
     # Huang et al. 2020, section 3.2: the table as in their decoders and encoders, the blocks as in their encoders.
     if parameter.part in TABLES:
-        return width**-0.5 * (9 * max(depth, 1)) ** -0.25
-    return _xavier(parameter, gain=0.67 * max(depth, 1) ** -0.25)
+        return layer.width**-0.5 * (9 * max(depth, 1)) ** -0.25
+    return _xavier(parameter, gain=0.67 * max(depth, 1) ** -0.25, layer=layer)
 
 
 def _mup(parameter: Parameter, *, std: float, depth: float, ratio: float) -> float:

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from knockout.declare.sampling import GreedySampling, Sampling, TemperatureSampling, TopKSampling, TopPSampling
 
+COLDEST = 1e-30
+"""The lowest temperature that is told apart from 0, in float32 too; there only the most probable tokens are left."""
+
 
 def choose(logits_BV: Tensor, *, sampling: Sampling, generator: torch.Generator) -> Tensor:
     """One token a sequence, token_B; the generator is on the logits' device and not used by greedy."""
@@ -27,13 +30,19 @@ def probabilities(logits_BV: Tensor, *, sampling: Sampling) -> Tensor:
         case GreedySampling():
             return torch.zeros_like(exact_BV).scatter(-1, exact_BV.argmax(-1, keepdim=True), 1.0)
         case TemperatureSampling(temperature=temperature):
-            return (exact_BV / temperature).softmax(-1)
+            return _tempered(exact_BV, temperature=temperature).softmax(-1)
         case TopKSampling(k=k, temperature=temperature):
-            return _keep(exact_BV / temperature, rank_is_kept=_first(k, like_BV=exact_BV))
+            return _keep(_tempered(exact_BV, temperature=temperature), rank_is_kept=_first(k, like_BV=exact_BV))
         case TopPSampling(p=p, temperature=temperature):
-            sorted_BV = (exact_BV / temperature).softmax(-1).sort(-1, descending=True).values
+            tempered_BV = _tempered(exact_BV, temperature=temperature)
+            sorted_BV = tempered_BV.softmax(-1).sort(-1, descending=True).values
             # A token is kept while those before it do not sum to p yet: the first one always is.
-            return _keep(exact_BV / temperature, rank_is_kept=sorted_BV.cumsum(-1) - sorted_BV < p)
+            return _keep(tempered_BV, rank_is_kept=sorted_BV.cumsum(-1) - sorted_BV < p)
+
+
+def _tempered(logits_BV: Tensor, *, temperature: float) -> Tensor:
+    """logits / temperature less their largest, so that a low temperature takes the others to minus infinity, not all."""
+    return (logits_BV - logits_BV.amax(-1, keepdim=True)) / max(temperature, COLDEST)
 
 
 def _first(k: int, *, like_BV: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ _STYLES = {
     "not run": "bold dim",
 }
 _WIDE = 100
+_NARROW = 70
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> Table:
@@ -67,9 +68,11 @@ def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:
     recorded = [name for name in figures.FINAL_METRICS if any(name in row["metrics"] for row in rows)]
     seeing = any(not row["causal"] for row in rows)
     columns = [name for name in recorded if seeing or name != "generation_loss"]
+    if console.width < _NARROW:
+        columns = [name for name in columns if name in ("val_loss", "generation_loss")]
     table = _table(console)
     for heading in ("size", "variant"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", min_width=8)
     for heading in (*columns, "done"):
         table.add_column(heading, justify="right", no_wrap=True)
     gaps: list[str] = []

@@ -118,6 +118,8 @@ class Road:
         """
         wait_awake([self.preparing])
         self.prepared = self.preparing.result()
+        if self.submitted:
+            return
         study = self.plan.study.study
         self.ledger.submit(
             self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[], arguments=self.plan.arguments

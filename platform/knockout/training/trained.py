@@ -9,14 +9,17 @@ from pathlib import Path
 
 import torch
 
+from knockout.declare.architecture import Architecture
 from knockout.errors import RunError
 from knockout.model import Network, build
 from knockout.training.result import read_result
 from knockout.training.spec import WEIGHTS, read_spec
 
 
-def load_network(folder: Path) -> Network:
+def load_network(folder: Path, *, architecture: Architecture | None = None) -> Network:
     """The trained network of the run in `folder`, in evaluation mode on the CPU.
+
+    `architecture` is the run's own but for what holds no weights; by default the run's own.
 
     Raises:
         RunError: the run has no sealed result, or its files are damaged.
@@ -25,7 +28,7 @@ def load_network(folder: Path) -> Network:
     if result is None:
         raise RunError(f"{folder} holds no finished run: its result is missing or damaged")
     spec = read_spec(folder)
-    network = build(spec.architecture, seed=spec.seed)
+    network = build(architecture or spec.architecture, seed=spec.seed)
     state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
     network.load_state_dict(state["network"])
     return network.eval()

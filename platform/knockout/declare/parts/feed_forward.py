@@ -17,7 +17,7 @@ class HiddenWidth(Declaration):
     """The hidden width of a feed-forward part: given, or a multiple of the width, or by default."""
 
     hidden: Positive | None = None
-    """Hidden width, in units (for a mixture: of each expert), at most 2^31; excludes `expansion`."""
+    """Hidden width, in units (for a mixture: of each expert); excludes `expansion`."""
     expansion: PositiveFloat | None = None
     """Hidden width over width, over 0; default 4, and for gated kinds 8/3 rounded up to a multiple of 8 units."""
 
@@ -159,7 +159,8 @@ class MoeFeedForward(HiddenWidth):
     balance: Balance = LossBalance()
     """What keeps the load even."""
     first_dense: NonNegative = 0
-    """Number of layers, from the first on, that hold one dense part in the mixture's place, under `depth`; not under `layers`."""
+    """Number of layers, from the first on, that hold one dense part in the mixture's place, under `depth`; 0 under
+    `layers`."""
     dense_hidden: Positive | None = None
     """Hidden width of those layers, in units; by default as for a dense part of this activation."""
 

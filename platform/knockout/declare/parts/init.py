@@ -42,8 +42,8 @@ class MupInit(Declaration):
 
     With m = width / base_width, maps from width to width have standard deviation std / sqrt(m) and learn at 1/m of the
     rate, and logits are multiplied by 1/m. It presumes that heads keep their width while the network grows in heads, so
-    that the scale of scores is a constant; and that whatever is inside a part grows with the width, so hidden widths and ranks
-    cannot be given as numbers of units.
+    that the scale of scores is a constant; and that what is inside a part grows with the width, so that hidden widths and
+    ranks cannot be given as numbers of units.
     """
 
     kind: Literal["mup"] = "mup"

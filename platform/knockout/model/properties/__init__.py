@@ -45,6 +45,7 @@ CHECKS: dict[Property, Check] = {
     "past_queries_are_not_needed": whole.past_queries_are_not_needed,
     "neighbours_read_layer_inputs": whole.neighbours_read_layer_inputs,
     "layer_norm_standardises": norms.layer_norm_standardises,
+    "layer_norm_standardises_the_table": norms.layer_norm_standardises_the_table,
     "rms_norm_divides_by_the_root_mean_square": norms.rms_norm_divides_by_the_root_mean_square,
     "rms_norm_is_layer_norm_without_centring": norms.rms_norm_is_layer_norm_without_centring,
     "rms_norm_divides_by_the_deviation": norms.rms_norm_divides_by_the_deviation,

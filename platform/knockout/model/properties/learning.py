@@ -42,7 +42,7 @@ def logit_gradient_of_the_mean_is_the_error(architecture: Architecture) -> Findi
 def tied_head_is_the_table(architecture: Architecture) -> Finding:
     """Whether the network's only table of tokens serves on both sides, and logits are products with its rows."""
     network, tokens_BT = network_of(architecture), tokens_of(architecture)
-    tables = [name for name, p in network.named_parameters() if p.shape == network.embedding.weight.shape]
+    tables = [name for name, _ in network.named_parameters() if name.startswith(("embedding.", "head."))]
     x_BTD = draw(*tokens_BT.shape, architecture.width, name="x")
     with torch.no_grad():
         gap = difference(network.head(x_BTD, network.embedding.weight), x_BTD @ network.embedding.weight.T)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from knockout.declare.architecture import Architecture
+from knockout.model.network import Network
 from knockout.model.properties.finding import Finding, block_of, difference, draw, network_of, same
 
 CENTRE, SPREAD = 3.0, 5.0
@@ -20,12 +21,24 @@ NEAR = 1e-4
 
 def layer_norm_standardises(architecture: Architecture) -> Finding:
     """Whether the norm's output, before gain and bias, has mean 0 and variance 1 at every token (Ba et al. 2016)."""
+    return _standardises(_input_BTD(architecture), network=network_of(architecture), eps=_eps(architecture))
+
+
+def layer_norm_standardises_the_table(architecture: Architecture) -> Finding:
+    """Whether it does so for the rows of the token table as they are drawn, to which eps is not small."""
+    network = network_of(architecture)
+    return _standardises(network.embedding.weight, network=network, eps=_eps(architecture))
+
+
+def _standardises(x_D: Tensor, *, network: Network, eps: float) -> Finding:
     with torch.no_grad():
-        y_BTD = block_of(network_of(architecture)).attention_norm(_input_BTD(architecture))
+        y_BTD = block_of(network).attention_norm(x_D)
     mean, variance = y_BTD.mean(-1).abs().max().item(), (y_BTD.var(-1, unbiased=False) - 1).abs().max().item()
     off = max(mean, variance)
+    average = y_BTD.var(-1, unbiased=False).mean().item()
     detail = (
-        f"no token's mean is further from 0 than {mean:.1e}, no variance further from 1 than {variance:.1e} (eps included)"
+        f"no token's mean is further from 0 than {mean:.1e}, no variance further from 1 than {variance:.1e}: "
+        f"inputs deviate by {x_D.std().item():.3g}, and with an eps of {eps:g} the variance is {average:.4g} on average"
     )
     return Finding(off <= NEAR, off, detail)
 

@@ -63,12 +63,16 @@ def stream_is_linear(architecture: Architecture) -> Finding:
         what=f"{architecture.depth} blocks of {kinds}",
     )
     reasons = [
-        *(["the weights of attention come from its input"] if not isinstance(architecture.attention, NoAttention) else []),
+        *(["the weights of attention come from its input"] if _attends(architecture) else []),
         *(["a norm divides by its input's size"] if not isinstance(architecture.norm, NoNorm) else []),
     ]
     if found.holds or not reasons:
         return found
     return replace(found, detail=f"{found.detail}: {' and '.join(reasons)}")
+
+
+def _attends(architecture: Architecture) -> bool:
+    return architecture.depth > 0 and not isinstance(architecture.attention, NoAttention)
 
 
 def attention_is_linear(architecture: Architecture) -> Finding:
