@@ -89,8 +89,8 @@ class Home:
         """Start a study without Prefect and MLflow."""
         return self.start("run", study, "--no-prefect", "--no-mlflow", *arguments)
 
-    def facts(self, study: str) -> dict[str, Any]:
-        code, said = self.knockout("report", study, "--json")
+    def facts(self, study: str, *changes: str) -> dict[str, Any]:
+        code, said = self.knockout("report", study, *changes, "--json")
         assert code == 0, said
         return json.loads(said)
 

@@ -22,7 +22,7 @@ def test_after_kill_nothing_lives_and_the_next_command_finishes(home, until):
     assert "Traceback" not in said
     assert sorted((run.state, run.attempts, run.step) for run in home.runs()) == [("done", 2, 800)] * 2
     assert home.submission_states() == ["failed", "done"]
-    assert [run["state"] for run in home.facts("small")["runs"]] == ["done"] * 2
+    assert [run["state"] for run in home.facts("small", *LONG)["runs"]] == ["done"] * 2
 
 
 def test_ctrl_c_and_sigterm_stop_with_a_checkpoint_and_the_next_command_goes_on(home, until):

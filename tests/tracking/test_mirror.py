@@ -121,13 +121,16 @@ def test_a_process_killed_between_creation_and_record_does_not_double_a_run(work
     assert len(client.search_runs([experiment.experiment_id])) == 2
 
 
-def test_a_later_submission_takes_a_run_over_and_shows_what_changed(mirror: Mirror, client: MlflowClient) -> None:
-    run_id = start(mirror, parent=submit(mirror))
+def test_a_later_submission_goes_on_with_a_run_where_it_is_and_shows_what_changed(
+    mirror: Mirror, client: MlflowClient
+) -> None:
+    first = submit(mirror)
+    run_id = start(mirror, parent=first)
     later = submit(mirror, submission="residual-2")
     assert start(mirror, parent=later, learning_rate=1e-3) == run_id
 
     run = client.get_run(run_id)
-    assert run.data.tags["mlflow.parentRunId"] == later
+    assert run.data.tags["mlflow.parentRunId"] == first
     assert run.data.params["learning_rate"] == "0.003"
     assert run.data.tags["knockout.now.learning_rate"] == "0.001"
 

@@ -27,6 +27,8 @@ _STYLES = {
 }
 _WIDE = 100
 _NARROW = 70
+_LEAST = 12
+"""Characters of a name that stay together however narrow the terminal is."""
 
 
 def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> Table:
@@ -72,7 +74,8 @@ def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:
         columns = [name for name in columns if name in ("val_loss", "generation_loss")]
     table = _table(console)
     for heading in ("size", "variant"):
-        table.add_column(heading, overflow="fold", min_width=8)
+        longest = max((len(row[heading]) for row in rows), default=0)
+        table.add_column(heading, overflow="fold", min_width=min(longest, _LEAST))
     for heading in (*columns, "done"):
         table.add_column(heading, justify="right", no_wrap=True)
     gaps: list[str] = []
