@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+
+from knockout.services import processes
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,11 @@ def this_process() -> Owner:
 
 
 def start_time(pid: int) -> str | None:
-    """When the process started, in the system's own terms; None when there is no such process, or a zombie of it."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not Path("/proc/self/stat").exists():
-        shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        return shown.stdout.strip() or None
-    try:
-        fields = stat.read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else f"{fields[19]}@{_boot()}"
+    """When the process started, in the system's own terms, and in which boot; None when there is none, or a zombie."""
+    started = processes.start_time(pid)
+    return None if started is None else f"{started}@{_boot()}"
 
 
 @cache
 def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    return processes.boot_id()[:8]
