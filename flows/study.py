@@ -63,6 +63,8 @@ def submit(road: Road) -> Concluding:
         prepare_corpus(road)
         _tune_all(road)
         _train_all(road, road.bind())
+        while road.look_again():
+            _train_all(road, road.bind())
         concluding = conclude(road)
         ended.append(concluding)
         if concluding.state != "done":

@@ -51,7 +51,11 @@ def test_the_wheel_holds_one_package_and_all_content_folders(wheel: Path):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["check", "causal-mask"], "2 cells"), (["params", "gpt2"], "124,439,808"), (["plan", "residual"], "no-residual")],
+    [
+        (["check", "causal-mask"], "2 cells"),
+        (["params", "gpt2"], "124,439,808"),
+        (["plan", "residual", "--no-calibrate"], "no-residual"),
+    ],
 )
 def test_commands_work_from_the_wheel_in_an_empty_folder(arguments: list[str], says: str, installed: Path, tmp_path: Path):
     command = [sys.executable, "-c", "from knockout.cli import main; main()", *arguments]

@@ -74,3 +74,66 @@ def test_what_cannot_be_matched_is_refused_with_the_nearest_solutions(tmp_path: 
 def test_a_free_dimension_that_the_variant_lacks_is_refused(tmp_path: Path):
     with pytest.raises(DeclarationError, match=r"no value of ffn.hidden is legal"):
         plan_of(tmp_path, variant="ffn: {kind: none}", on="parameters", free="ffn.hidden")
+
+
+RULES = """\
+study: trial
+question: Does it matter?
+corpus: python-source
+size: pico
+variants:
+  gated: {{ffn: {{kind: swiglu}}}}
+  shallow: {{depth: 1}}
+  free: {{depth: 3}}
+match:
+{rules}
+seeds: 1
+"""
+
+
+def plan_with(tmp_path: Path, *rules: str) -> Plan:
+    path = tmp_path / "study.yaml"
+    path.write_text(RULES.format(rules="\n".join(f"  - {{{rule}}}" for rule in rules)))
+    return plan_study(load_study(path))
+
+
+def test_each_rule_matches_the_variants_that_it_names_and_no_other(tmp_path: Path):
+    hidden, width = "on: parameters, free: ffn.hidden", "on: non_embedding_parameters, free: width, tolerance: 0.2"
+    plan = plan_with(tmp_path, f"{hidden}, variants: [gated]", f"{width}, variants: [shallow]")
+    solved = {cell.variant: cell.matched.free if cell.matched else None for cell in plan.cells}
+    assert solved == {"baseline": None, "gated": "ffn.hidden", "shallow": "width", "free": None}
+
+
+def test_a_rule_without_names_is_for_all_that_no_other_names(tmp_path: Path):
+    hidden, width = "on: parameters, free: ffn.hidden", "on: non_embedding_parameters, free: width, tolerance: 0.2"
+    plan = plan_with(tmp_path, width, f"{hidden}, variants: [gated]")
+    solved = {cell.variant: cell.matched.free for cell in plan.cells if cell.matched}
+    assert solved == {"gated": "ffn.hidden", "shallow": "width", "free": "width"}
+
+
+def test_a_finer_step_comes_nearer(tmp_path: Path):
+    rule = "on: parameters, free: width, variants: [free], tolerance: 0.2"
+    coarse, fine = (plan_with(tmp_path, f"{rule}{step}").cells[3].matched for step in ("", ", step: 2"))
+    assert coarse is not None
+    assert fine is not None
+    assert coarse.solution % 8 == 0
+    assert fine.solution % 2 == 0
+    assert abs(fine.error) < abs(coarse.error), (fine, coarse)
+
+
+def test_rules_that_name_a_variant_twice_or_not_at_all_are_refused_at_their_line(tmp_path: Path):
+    rule = "on: parameters, free: ffn.hidden, variants: [gated]"
+    with pytest.raises(DeclarationError, match=r"match\.1: 'gated'.* is matched by rule 0 already"):
+        plan_with(tmp_path, rule, rule)
+    with pytest.raises(DeclarationError) as caught:
+        plan_with(tmp_path, "on: parameters, free: ffn.hidden, variants: [gatd]")
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.path) == (10, "match.0.variants.0")
+    assert "did you mean 'gated'?" in problem.message
+
+
+def test_a_rule_that_cannot_be_met_is_told_at_its_own_line(tmp_path: Path):
+    rule = "on: parameters, free: width, variants: [gated]"
+    with pytest.raises(DeclarationError) as caught:
+        plan_with(tmp_path, rule, "on: parameters, free: width, variants: [shallow], tolerance: 0.001")
+    assert {(p.line, p.path) for p in caught.value.problems} >= {(11, "match.1")}

@@ -34,7 +34,7 @@ def test_six_identical_commands_train_each_run_once(six, shared_home):
 
 
 def test_two_studies_train_a_baseline_that_they_share_once(six, shared_home):
-    code, said = shared_home.knockout("plan", "other", "--json")
+    code, said = shared_home.knockout("plan", "other", "--json", "--no-calibrate")
     assert code == 0, said
     cells = {cell["variant"]: cell for cell in json.loads(said)["cells"]}
     assert (cells["baseline"]["reused"], cells["no-norm"]["reused"]) == (1, 0)
@@ -69,5 +69,7 @@ def test_a_damaged_result_and_a_removed_one_are_trained_again_and_said(six, shar
     assert code == 0, said
     assert said.count("its files are gone or damaged; it is trained again") == 2
     for run in shared_home.runs():
-        assert (run.state, run.metrics) == ("done", before[run.identity].metrics)
+        assert run.state == "done"
+        learnt = [name for name in before[run.identity].metrics if name not in ("tokens_per_second", "peak_memory_bytes")]
+        assert [run.metrics[name] for name in learnt] == [before[run.identity].metrics[name] for name in learnt]
         assert run.attempts == (2 if run.identity in (damaged, removed) else 1)

@@ -230,3 +230,39 @@ def test_too_many_variants_and_too_deep_a_file_are_told_and_not_tried(tmp_path: 
     assert any("makes more than 10,000 variants" in problem for problem in problems_of(text, tmp_path))
     with pytest.raises(DeclarationError, match="too deeply nested"):
         plan_of("study: " + "[" * 3000, tmp_path)
+
+
+def test_every_study_with_two_seeds_has_its_baseline_again_with_as_many_fresh_ones(tmp_path: Path):
+    plan = plan_of(STUDY, tmp_path)
+    assert [(run.cell.variant, run.seed, run.role) for run in plan.controls] == [
+        ("baseline again", 2_000_000, "control"),
+        ("baseline again", 2_000_001, "control"),
+    ]
+    assert plan.controls[0].cell.architecture == plan.cells[0].architecture
+    assert not plan_of(STUDY.replace("seeds: 2", "seeds: 1"), tmp_path).controls
+    assert not plan_of(STUDY + "controls: {aa: false}\n", tmp_path).controls
+
+
+def test_shuffled_tokens_are_a_control_on_request_and_bear_identity(tmp_path: Path):
+    plan = plan_of(STUDY + "controls: {aa: false, shuffled: true}\n", tmp_path)
+    (run,) = plan.controls
+    assert run.cell.recipe.shuffle_tokens
+    assert not plan.cells[0].recipe.shuffle_tokens
+
+
+def test_a_further_look_adds_seeds_for_what_is_open(tmp_path: Path):
+    plan = plan_of(STUDY + "settle: [4, 8]\n", tmp_path)
+    assert plan.study.looks == (2, 4, 8)
+    later = plan.at_look(1, variants={"no-residual"})
+    assert [run.seed for run in later.runs if run.cell.variant == "no-residual"] == [0, 1, 2, 3]
+    assert [run.seed for run in later.runs if run.cell.variant == "baseline"] == [0, 1]
+    named = plan_of(STUDY.replace("seeds: 2", "seeds: [1, 7]") + "settle: [4]\n", tmp_path)
+    assert named.study.seeds_at(1) == (1, 7, 0, 2)
+
+
+def test_looks_that_do_not_rise_are_refused(tmp_path: Path):
+    assert problems_of(STUDY + "settle: [2, 4]\n", tmp_path) == [
+        "13: settle: [2, 4]: must rise from more than the study's 2 seeds"
+    ]
+    with pytest.raises(InputError, match="declares no further looks"):
+        plan_of(STUDY, tmp_path, settle=True)

@@ -11,9 +11,9 @@ from knockout.declare.calculation import Count
 from knockout.declare.claims_file import LoadedClaim, choose, is_claims_file, load_claims, titles_of
 from knockout.declare.quantities import UNITS, Quantity
 from knockout.errors import DeclarationError, InputError
-from knockout.judge.calculated import CalculatedVerdict
-from knockout.judge.counts import decide_count
-from knockout.judge.quantities import NAMES, measure
+from knockout.judge.calculation.calculated import CalculatedVerdict
+from knockout.judge.calculation.counts import decide_count
+from knockout.judge.calculation.quantities import NAMES, measure
 
 ROWS = [
     "T3.2-ffn",

@@ -19,8 +19,8 @@ from knockout.declare.problems import tag, union_members
 from knockout.declare.properties import Property
 from knockout.declare.requirements import REQUIREMENTS, unmet
 from knockout.errors import DeclarationError
-from knockout.judge.calculated import CalculatedVerdict
-from knockout.judge.identities import decide_identity
+from knockout.judge.calculation.calculated import CalculatedVerdict
+from knockout.judge.calculation.identities import decide_identity
 from knockout.model.properties import CHECKS, Finding, check
 from knockout.model.properties.worked import worked_step
 

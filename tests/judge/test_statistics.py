@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from knockout.judge.binomial import Share
-from knockout.judge.evidence import better, equivalent, worse
-from knockout.judge.multiple import holm
-from knockout.judge.planning import more_for_interval, more_for_ranks, more_for_share
-from knockout.judge.ranks import RankTest, permutation_p, share_worse
-from knockout.judge.student import paired_t, t_quantile
+from knockout.judge.statistics.binomial import Share
+from knockout.judge.statistics.evidence import between, over, under
+from knockout.judge.statistics.multiple import holm
+from knockout.judge.statistics.planning import more_for_interval, more_for_ranks, more_for_share
+from knockout.judge.statistics.ranks import RankTest, permutation_p, share_worse
+from knockout.judge.statistics.student import paired_t, t_quantile
 
 
 @pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042)])
@@ -62,19 +62,19 @@ def test_tost_agrees_with_two_separate_t_tests() -> None:
     differences = [0.004, -0.011, 0.007, 0.002, -0.003]
     low = stats.ttest_1samp(differences, -0.02, alternative="greater").pvalue
     high = stats.ttest_1samp(differences, 0.02, alternative="less").pvalue
-    assert equivalent(paired_t(differences), margin=0.02).support == pytest.approx(max(low, high), rel=1e-10)
+    assert between(paired_t(differences), low=-0.02, high=0.02).support == pytest.approx(max(low, high), rel=1e-10)
 
 
 def test_tost_is_the_worse_of_its_two_sides() -> None:
     # A mean of 0.1 with sd 1 in 100 pairs has t(99) = -2 at 0.3 and 4 at -0.3; the tail at -2 is 0.0241.
     base = np.random.default_rng(0).normal(size=100)
     scaled = (base - base.mean()) / base.std(ddof=1) + 0.1
-    assert equivalent(paired_t(list(scaled)), margin=0.3).support == pytest.approx(0.0241, abs=5e-5)
+    assert between(paired_t(list(scaled)), low=-0.3, high=0.3).support == pytest.approx(0.0241, abs=5e-5)
 
 
 def test_equivalence_is_refuted_only_by_a_difference_over_the_margin() -> None:
-    outside = equivalent(paired_t([0.50, 0.51, 0.49]), margin=0.02)
-    vague = equivalent(paired_t([0.5, -0.4, 0.1]), margin=0.02)
+    outside = between(paired_t([0.50, 0.51, 0.49]), low=-0.02, high=0.02)
+    vague = between(paired_t([0.5, -0.4, 0.1]), low=-0.02, high=0.02)
     assert not outside.supports
     assert outside.p < 0.01
     assert vague.p > 0.5
@@ -112,8 +112,8 @@ def test_rank_p_values_without_ties_are_mann_and_whitneys() -> None:
 @pytest.mark.parametrize(("num_seeds", "least"), [(3, 1 / 20), (4, 1 / 70), (5, 1 / 252)])
 def test_total_divergence_reaches_the_least_p_value_there_is(num_seeds: int, least: float) -> None:
     test = RankTest(variant=(math.inf,) * num_seeds, than=(3.0, 3.1, 3.2, 3.3, 3.4)[:num_seeds])
-    assert worse(test, by=0.5).support == pytest.approx(least)
-    assert better(test, by=0.0).support == 1.0
+    assert over(test, threshold=0.5).support == pytest.approx(least)
+    assert under(test, threshold=0.0).support == 1.0
 
 
 def test_a_divergence_on_each_side_is_a_tie() -> None:
@@ -122,8 +122,8 @@ def test_a_divergence_on_each_side_is_a_tie() -> None:
 
 def test_a_threshold_shifts_the_variant_but_not_a_divergence() -> None:
     test = RankTest(variant=(3.4, 3.5, 3.6, math.inf), than=(3.0, 3.1, 3.2, 3.3))
-    assert worse(test, by=0.0).support == pytest.approx(1 / 70)
-    assert worse(test, by=1.0).support > 0.5
+    assert over(test, threshold=0.0).support == pytest.approx(1 / 70)
+    assert over(test, threshold=1.0).support > 0.5
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 5), (3, 5), (5, 5), (6, 6), (13, 40)])

@@ -174,3 +174,15 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         write_atomically(path, text="new")
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_pruned_run_is_no_result_and_may_be_claimed_by_who_wants_one(ledger: Ledger):
+    submit(ledger, "a")
+    me = this_process()
+    assert ledger.claim("a", owner=me)
+    assert finish(ledger, "a", owner=me, state="pruned")
+    run = ledger.run("a")
+    assert run is not None
+    assert not run.finished
+    assert ledger.claim("a", owner=me)
+    assert state_of(ledger, "a") == "leased"

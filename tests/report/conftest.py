@@ -147,6 +147,24 @@ CLAIMS = [
     make_claim("T8.6-ffn", "Without the FFN it is worse", **{"variant": "no-ffn", "is": "worse"}),
 ]
 
+
+def make_trial(
+    number: int,
+    learning_rate: float,
+    *,
+    state: str,
+    loss: float | None = None,
+    last: tuple[int, float] | None = None,
+    seconds: float,
+    extends: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "number": number, "values": {"learning_rate": learning_rate}, "state": state, "loss": loss, "reason": None,
+        "last": last if loss is None else (STEPS, loss), "extends": extends, "seconds": seconds, "tokens": 1_000,
+        "flops": 1e9, "identities": [f"{number:020d}"], "reused": number < 2,
+    }  # fmt: skip
+
+
 STUDY: dict[str, Any] = {
     "name": "mask-and-residual",
     "question": "What is lost without the causal mask, <script>alert('x')</script> & residuals?",
@@ -161,13 +179,17 @@ STUDY: dict[str, Any] = {
             "variant": variant,
             "size": "nano",
             "trials": [
-                {"number": 0, "values": {"learning_rate": 1e-3}, "loss": 3.5},
-                {"number": 1, "values": {"learning_rate": 1e-2}, "loss": 3.25},
-                {"number": 2, "values": {"learning_rate": 1e-1}, "loss": None},
+                make_trial(0, 1e-3, state="done", loss=3.5, seconds=30.0),
+                make_trial(1, 1e-2, state="done", loss=3.25, seconds=31.0),
+                make_trial(2, 1e-1, state="diverged", seconds=10.0),
+                make_trial(3, 1e-4, state="pruned", last=(20, 5.75), seconds=9.0),
+                make_trial(4, 3e-2, state="done", loss=3.3, seconds=32.0, extends="learning_rate"),
             ],
             "chosen": {"learning_rate": 1e-2},
             "edges": {"learning_rate": "high"} if variant == "no-mask" else {},
             "log": {"learning_rate": True},
+            "saved_share": 2 / 15,
+            "sentence": "5 trials, 1 of them beyond the range, 1 pruned: 13% of the tuning tokens saved",
         }
         for variant in ("baseline", "no-mask")
     ],

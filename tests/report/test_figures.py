@@ -57,8 +57,21 @@ def test_each_curve_is_the_mean_of_what_the_runs_recorded(records: list[RunRecor
 
 def test_every_trial_of_a_search_is_in_its_table_and_the_chosen_one_marked(report_facts: dict[str, Any]) -> None:
     table = figures.trials(report_facts["study"]["tuned"])
-    assert table.filter(variant="no-mask")["loss"].to_list() == [3.5, 3.25, None]
-    assert table.filter(variant="no-mask")["chosen"].to_list() == [False, True, False]
+    mine = table.filter(variant="no-mask")
+    assert mine["state"].to_list() == ["done", "done", "diverged", "pruned", "done"]
+    assert mine["loss"].to_list() == [3.5, 3.25, None, 5.75, 3.3]
+    assert mine["chosen"].to_list() == [False, True, False, False, False]
+
+
+def test_what_tuning_cost_stands_beside_what_judging_cost(report_facts: dict[str, Any]) -> None:
+    (table,) = figures.tuning_costs(report_facts["study"]["tuned"]).filter(variant="no-mask").to_dicts()
+    assert (table["trials"], table["extensions"], table["pruned"], table["reused"]) == (5, 1, 1, 2)
+    assert (table["seconds"], table["tokens"], table["flops"]) == (112.0, 5_000, 5e9)
+    rows = {(row["variant"], row["role"]): row for row in report_facts["cost"]}
+    assert rows["no-mask", "trial"]["num_runs"] == 5
+    assert rows["no-mask", "trial"]["seconds"] == 112.0
+    assert rows["no-mask", "judged"]["num_runs"] == 3
+    assert ("no-residual", "trial") not in rows
 
 
 def test_values_that_are_not_finite_stay_out_of_every_mean(records: list[RunRecord]) -> None:

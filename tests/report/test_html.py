@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
@@ -79,6 +80,7 @@ def test_the_page_holds_every_part_in_order(page: str) -> None:
     assert headings == [
         "Verdicts",
         "Final metrics",
+        "How much is luck",
         "Charts",
         "What it cost",
         "What differs",
@@ -91,7 +93,7 @@ def test_the_page_holds_every_part_in_order(page: str) -> None:
 
 
 def test_the_shipped_charts_are_all_drawn_in_their_order(report_facts: dict[str, Any], page: str) -> None:
-    titles = [chart.title for chart in load_dashboard().charts]
+    titles = [chart.title for chart in load_dashboard().charts if "expert" not in chart.title]
     assert [chart["title"] for chart in report_facts["charts"]] == titles
     assert re.findall(r"<figure>\s*<h3>(.*?)</h3>", page) == titles
     assert len(re.findall(r">unigram \d", page)) == 3
@@ -146,6 +148,7 @@ def test_a_new_chart_is_one_entry(records: list[RunRecord], make_report: Any) ->
 def test_a_forest_row_keeps_the_order_of_its_numbers() -> None:
     verdict = {
         "relation": "worse",
+        "metric": "val_loss",
         "threshold": 1.0,
         "effect": 5.9,
         "interval": {"low": 5.2, "high": 6.6, "level": 0.95},
@@ -157,10 +160,40 @@ def test_a_forest_row_keeps_the_order_of_its_numbers() -> None:
     assert [tick["label"] for tick in drawn["ticks"]] == ["−1", "−0.1", "0", "0.1", "1"]
 
 
+def _effect(value: float | None, ends: Any, *, relation: str = "worse", metric: str = "val_loss") -> str:
+    return effect({"effect": value, "interval": ends, "relation": relation, "metric": metric})
+
+
+def test_the_effect_of_each_shape_is_written_as_what_it_is() -> None:
+    def ends(low: float, high: float | None) -> dict[str, float | None]:
+        return {"low": low, "high": high, "level": 0.95}
+
+    assert _effect(0.2, ends(0.1, 0.3), relation="trend") == "+0.200 [0.100, 0.300]"
+    assert _effect(1.05, ends(1.02, 1.08), relation="ratio") == "× 1.05 [1.02, 1.08]"
+    assert _effect(1.05, None, relation="ratio") == "× 1.05 unbounded"
+    assert _effect(4.0, ends(2.0, 4.0), relation="knee") == "at 4 [2, 4]"
+    assert _effect(16.0, ends(16.0, None), relation="threshold") == "at 16 [16, beyond]"
+    assert _effect(None, ends(math.inf, math.inf), relation="threshold") == "beyond [beyond, beyond]"
+    assert _effect(None, None, relation="knee") == "–"
+    assert _effect(12.5e6, ends(12e6, 13e6), metric="peak_memory_bytes") == "+12.5 MB [12.0, 13.0]"
+    assert _effect(-1234.0, ends(-2000.0, -500.0), metric="tokens_per_second") == (
+        "−1\u202f234 tokens/s [−2\u202f000, −500]"
+    )
+
+
+def test_only_differences_of_losses_share_the_axis() -> None:
+    verdict = {"metric": "val_loss", "threshold": 0.1, "effect": 0.2, "interval": {"low": 0.1, "high": 0.3}}
+    relations = ("worse", "better", "higher", "lower", "equivalent", "order", "interaction", "ratio", "knee", "trend")
+    drawn = forest([{**verdict, "relation": relation} for relation in relations])
+    assert [row is not None for row in drawn["rows"]] == [True] * 5 + [False] * 5
+    memory = {**verdict, "relation": "higher", "metric": "peak_memory_bytes"}
+    assert forest([memory])["rows"] == [None]
+
+
 def test_numbers_are_written_for_readers() -> None:
     interval = {"low": -0.5, "high": 0.1, "level": 0.95}
-    assert effect({"effect": -0.2, "interval": interval, "relation": "worse"}) == "−0.200 [−0.500, 0.100]"
-    assert effect({"effect": None, "interval": None, "relation": "worse"}) == "–"
+    assert _effect(-0.2, interval) == "−0.200 [−0.500, 0.100]"
+    assert _effect(None, None) == "–"
     assert mean_sd({"mean": 3.3, "sd": None}) == "3.300"
     assert (duration(61), duration(7260), duration(None)) == ("1 min 01 s", "2 h 01 min", "–")
     assert (ratio(1.0), ratio(1.25), ratio(None)) == ("same", "+25 %", "–")

@@ -2,86 +2,105 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
+import optuna
 import pytest
 from pydantic import ValidationError
 
 from knockout.declare.tune import Tune
-from knockout.search.cell import CellSearch, Trial, best, on_edge
+from knockout.search import sampling
+from knockout.search.cell import finished_trials
+from knockout.search.edges import best
+from knockout.search.pruning import Pruned
 
-SAMPLERS = ("grid", "tpe", "random")
-
-
-def tune_of(sampler: str = "grid", *, trials: int = 5, low: float = 1e-4, high: float = 1.0) -> Tune:
-    ranges = {"learning_rate": {"low": low, "high": high}}
-    return Tune.model_validate_json(json.dumps({**ranges, "trials": trials, "sampler": {"kind": sampler}}))
+SAMPLERS = ("grid", "tpe", "gp", "random")
 
 
-def valley(trial: Trial) -> float:
-    """A loss that is least at 1e-2."""
-    return (math.log10(trial.values["learning_rate"]) + 2.0) ** 2
+def values(trials) -> list[float]:
+    return [trial.values["learning_rate"] for trial in trials]
 
 
-def opened(tmp_path: Path, sampler: str, *, file: str = "o.db", trials: int = 5) -> CellSearch:
-    return CellSearch(tune_of(sampler, trials=trials), storage=f"sqlite:///{tmp_path / file}", name="cell")
-
-
-def walk(search: CellSearch) -> list[Trial]:
-    while (trial := search.ask()) is not None:
-        search.tell(trial, loss=valley(trial))
-    return search.trials()
-
-
-def test_a_grid_spreads_its_trials_evenly_over_the_logarithm(tmp_path: Path):
-    values = [trial.values["learning_rate"] for trial in walk(opened(tmp_path, "grid"))]
-    assert values == pytest.approx([1e-4, 1e-3, 1e-2, 1e-1, 1.0])
+def test_a_grid_spreads_its_trials_evenly_over_the_logarithm_from_the_middle_outwards(searching):
+    found = values(searching.walk(searching.open()))
+    assert found == pytest.approx([1e-2, 1e-1, 1e-3, 1.0, 1e-4])
+    assert values(searching.walk(searching.open(trials=2, file="two.db"))) == pytest.approx([1.0, 1e-4])
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_the_budget_is_spent_once(sampler: str, tmp_path: Path):
-    first = walk(opened(tmp_path, sampler))
+def test_the_budget_is_spent_once(sampler: str, searching):
+    first = searching.walk(searching.open(sampler))
     assert len(first) == 5
-    assert len({trial.values["learning_rate"] for trial in first}) == 5
-    assert walk(opened(tmp_path, sampler)) == first
+    assert len(set(values(first))) == 5
+    assert searching.walk(searching.open(sampler)) == first
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_search_whose_database_is_lost_proposes_the_same_again(sampler: str, tmp_path: Path):
-    assert walk(opened(tmp_path, sampler)) == walk(opened(tmp_path, sampler, file="new.db"))
+def test_a_search_whose_database_is_lost_proposes_and_prunes_the_same_again(sampler: str, searching):
+    made = {"trials": 6, "pruner": "median"}
+    first = searching.walk(searching.open(sampler, **made))
+    assert searching.walk(searching.open(sampler, file="new.db", **made)) == first
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_trial_that_a_dead_coordinator_left_open_is_asked_again(sampler: str, tmp_path: Path):
-    whole = walk(opened(tmp_path, sampler, file="whole.db"))
-    search = opened(tmp_path, sampler)
-    asked = search.ask()
-    assert asked is not None
-    search.tell(asked, loss=valley(asked))
+def test_a_trial_that_a_dead_coordinator_left_open_is_asked_again(sampler: str, searching):
+    whole = searching.walk(searching.open(sampler, file="whole.db"))
+    search = searching.open(sampler)
+    searching.walk(search, most=1)
     left = search.ask()
-    again = opened(tmp_path, sampler)
+    again = searching.open(sampler)
     assert again.ask() == left
     assert left is not None
-    again.tell(left, loss=valley(left))
-    assert walk(again) == whole
+    again.tell(left, loss=searching.valley(left), curve=searching.curve_to(searching.valley(left)))
+    assert searching.walk(again) == whole
 
 
-def test_a_diverged_trial_is_never_best_and_is_not_repeated(tmp_path: Path):
-    search = opened(tmp_path, "grid", trials=3)
-    losses = [None, float("-inf"), 5.0]
+def test_variants_that_are_searched_at_random_are_tried_at_the_same_points(searching):
+    here, there = searching.open("random"), searching.open("random", file="other.db")
+    assert values(searching.walk(here)) == values(searching.walk(there, searching.slope))
+
+
+@pytest.mark.parametrize(("sampler", "trials"), [("tpe", 60), ("gp", 12)])
+def test_a_sampler_that_learns_draws_nearer_to_the_best_than_chance(sampler: str, trials: int, searching):
+    """A draw that is uniform over the four decades has an expected loss of 4**2 / 12."""
+    tune, study = searching.tune(sampler, trials=trials), optuna.create_study()
+    losses = []
+    for number in range(trials):
+        study.sampler = sampling.sampler(tune, number=number)
+        asked = study.ask({"learning_rate": sampling.distribution(tune.ranges["learning_rate"])})
+        losses.append((math.log10(asked.params["learning_rate"]) + 2.0) ** 2)
+        study.tell(asked, losses[-1])
+    assert sum(losses[trials // 2 :]) / (trials // 2) < 4**2 / 12 / 2
+    assert min(losses) < 0.05, "within a quarter of a decade of the best"
+
+
+def test_a_diverged_or_pruned_trial_is_never_best_and_is_not_repeated(searching):
+    search = searching.open(trials=4)
+    ends = [{"loss": None}, {"loss": -math.inf}, {"loss": None, "pruned": Pruned(100, "too high")}, {"loss": 5.0}]
     while (trial := search.ask()) is not None:
-        search.tell(trial, loss=losses[trial.number])
+        search.tell(trial, curve=((50, 0.5), (100, 0.1)), **ends[trial.number])
     trials = search.trials()
-    assert [trial.loss for trial in trials] == [None, None, 5.0]
-    assert best(trials) == trials[2]
-    assert best(trials[:2]) is None
+    assert [(trial.state, trial.loss) for trial in trials] == [
+        ("diverged", None), ("diverged", None), ("pruned", None), ("done", 5.0),
+    ]  # fmt: skip
+    assert best(trials) == trials[3]
+    assert best(trials[:3]) is None
+    assert trials[2].reason == "too high"
 
 
-@pytest.mark.parametrize(("value", "edge"), [(1e-4, "low"), (1.1e-4, "low"), (1e-2, None), (0.98, "high"), (0.5, None)])
-def test_a_best_value_at_an_end_of_its_range_is_flagged(value: float, edge: str | None):
-    assert on_edge({"learning_rate": value}, tune=tune_of()) == ({} if edge is None else {"learning_rate": edge})
+def test_a_trial_is_told_once(searching):
+    search = searching.open(trials=2)
+    trial = search.ask()
+    search.tell(trial, loss=1.0)
+    search.tell(trial, loss=0.5)
+    assert search.trials()[0].loss == 1.0
+
+
+def test_looking_at_a_search_makes_none(searching):
+    searching.walk(searching.open(), most=2)
+    storage = f"sqlite:///{searching.folder / 'o.db'}"
+    assert len(finished_trials(storage, name="cell")) == 2
+    assert finished_trials(storage, name="other") == []
 
 
 @pytest.mark.parametrize(
@@ -92,6 +111,16 @@ def test_a_best_value_at_an_end_of_its_range_is_flagged(value: float, edge: str 
         ('{"learning_rate": {"low": 0.0, "high": 0.1}}', ("learning_rate", "low")),
         ('{"learning_rate": {"low": 0.1, "high": 1.0}, "clip": {"low": 0.1, "high": 1.0}}', ("sampler", "kind")),
         ('{"learning_rate": {"low": 0.1, "high": 1.0}, "trails": 3}', ("trails",)),
+        ('{"learning_rate": {"low": 0.1, "high": 1.0}, "extend": -1}', ("extend",)),
+        ('{"batch": {"low": 4, "high": 16}}', ("pruner", "kind")),
+        (
+            '{"learning_rate": {"low": 0.1, "high": 1.0}, "pruner": {"kind": "median", "after": 1.0}}',
+            ("pruner", "median", "after"),
+        ),
+        (
+            '{"learning_rate": {"low": 0.1, "high": 1.0}, "pruner": {"kind": "hyperband", "reduction": 1}}',
+            ("pruner", "hyperband", "reduction"),
+        ),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused_at_its_place(text: str, path: tuple[str, ...]):

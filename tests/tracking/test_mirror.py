@@ -192,7 +192,7 @@ def test_a_diverged_run_is_finished_and_tagged_and_holds_no_impossible_number(
 
 @pytest.mark.parametrize(
     ("state", "status"),
-    [("done", "FINISHED"), ("failed", "FAILED"), ("cancelled", "KILLED"), ("timed-out", "KILLED")],
+    [("done", "FINISHED"), ("pruned", "KILLED"), ("failed", "FAILED"), ("cancelled", "KILLED"), ("timed-out", "KILLED")],
 )
 def test_the_end_of_a_run_is_told_in_mlflows_words_and_ours(
     mirror: Mirror, client: MlflowClient, tmp_path: Path, state: str, status: str

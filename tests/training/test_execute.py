@@ -13,14 +13,16 @@ from pathlib import Path
 import pytest
 
 from knockout.ledger.process import this_process
+from knockout.ledger.speeds import Speed, recall, shape
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace, open_workspace
-from knockout.training.execute import Execution, Limits, execute
+from knockout.training.execute import Early, Execution, Limits, execute, never
 from knockout.training.metrics import read_metrics
 from knockout.training.progress import read_progress
 from knockout.training.spec import LOG, METRICS, RESULT, WEIGHTS
 
 LONG = 64_000_000
+COST = ("peak_memory_bytes", "tokens_per_second")
 
 
 class Bench:
@@ -41,7 +43,7 @@ class Bench:
         self.ledger.submit(run.identity, study="x", plan="", owner=this_process(), runs=[ask])
         return run
 
-    def execute(self, run, *, limits: Limits | None = None, corpus: Path | None = None) -> Execution:
+    def execute(self, run, *, limits: Limits | None = None, corpus: Path | None = None, early: Early = never) -> Execution:
         return execute(
             run.identity,
             ledger=self.ledger,
@@ -50,6 +52,7 @@ class Bench:
             runtime=self.laboratory.runtime(corpus=corpus),
             environment={},
             limits=limits or Limits(),
+            early=early,
         )
 
     def said(self, run) -> LedgerRun:
@@ -71,7 +74,18 @@ def test_a_run_is_trained_once_and_then_reused(bench: Bench):
     assert (first.reused, second.reused) == (False, True)
     said = bench.said(run)
     assert (said.state, said.attempts, said.step, said.owner) == ("done", 1, 100, None)
-    assert set(said.metrics) == {"val_loss", "generation_loss", "bits_per_byte", "train_loss"}
+    assert set(said.metrics) == {"val_loss", "generation_loss", "bits_per_byte", "train_loss", *COST}
+
+
+def test_what_a_run_took_is_remembered_for_plans_of_its_shape(bench: Bench):
+    run, other = bench.ask(), bench.ask(seed=1, tokens=3200)
+    bench.execute(run)
+    timing = json.loads((run.folder / RESULT).read_text())["timing"]
+    assert shape(other.meaning) == shape(run.meaning)
+    assert recall(bench.ledger, shapes=[shape(other.meaning)]) == {shape(run.meaning): Speed(**timing)}
+    stopped = bench.ask(depth=3)
+    bench.execute(stopped, limits=Limits(run_seconds=0.0))
+    assert recall(bench.ledger, shapes=[shape(stopped.meaning)]) == {}
 
 
 def test_train_loss_of_a_result_is_the_mean_of_the_last_fifty_steps(bench: Bench):
@@ -84,7 +98,7 @@ def test_train_loss_of_a_result_is_the_mean_of_the_last_fifty_steps(bench: Bench
 @pytest.mark.parametrize(("name", "damage"), [(RESULT, "cut"), (METRICS, "cut"), (WEIGHTS, "removed")])
 def test_a_result_whose_files_are_damaged_is_trained_again(bench: Bench, name: str, damage: str):
     run = bench.ask()
-    before = bench.execute(run).run.metrics
+    before = {name: value for name, value in bench.execute(run).run.metrics.items() if name not in COST}
     path = run.folder / name
     content = path.read_bytes()
     path.unlink()
@@ -92,7 +106,7 @@ def test_a_result_whose_files_are_damaged_is_trained_again(bench: Bench, name: s
         path.write_bytes(content[: len(content) // 2])
     again = bench.execute(run)
     assert (again.reused, again.run.state, again.run.attempts) == (False, "done", 2)
-    assert again.run.metrics == before
+    assert {name: value for name, value in again.run.metrics.items() if name not in COST} == before
     assert bench.execute(run).reused
 
 
@@ -115,6 +129,46 @@ def test_weights_that_the_last_step_ruins_are_found_by_the_last_evaluation(bench
     )
     ended = bench.execute(run).run
     assert (ended.state, ended.reason) == ("diverged", "the evaluation loss is not finite at step 1")
+
+
+def too_high(run, *, at: int) -> Early:
+    """Prunes a run once its evaluation at a step is there."""
+
+    def early() -> str | None:
+        rows = read_metrics(run.folder).to_pylist()
+        seen = any(row["metric"] == "val_loss" and row["step"] >= at for row in rows)
+        return f"too high at step {at}" if seen else None
+
+    return early
+
+
+def test_a_run_is_pruned_once_there_is_a_reason_and_goes_on_for_who_has_none(bench: Bench):
+    run = bench.ask(tokens=64 * 800, evaluations=8)
+    pruned = bench.execute(run, early=too_high(run, at=100)).run
+    assert (pruned.state, pruned.reason, pruned.finished) == ("pruned", "too high at step 100", False)
+    assert 100 <= pruned.step < 800
+    assert (pruned.metrics, (run.folder / RESULT).exists()) == ({}, False)
+
+    again = bench.execute(run, early=too_high(run, at=100))
+    assert (again.reused, again.run.state, again.run.attempts) == (True, "pruned", 1)
+    later = bench.execute(run, early=too_high(run, at=10_000)).run
+    assert (later.state, later.step, later.attempts) == ("done", 800, 2)
+    steps = [row["step"] for row in read_metrics(run.folder).to_pylist() if row["metric"] == "train_loss"]
+    assert steps == list(range(1, 801))
+
+
+def test_a_run_that_has_ended_before_there_is_a_reason_is_done(bench: Bench):
+    run = bench.ask()
+    bench.execute(run)
+    ended = bench.execute(run, early=lambda: "too late")
+    assert (ended.reused, ended.run.state) == (True, "done")
+
+
+def test_a_run_that_there_is_a_reason_against_is_not_started(bench: Bench):
+    run = bench.ask()
+    ended = bench.execute(run, early=lambda: "known already").run
+    assert (ended.state, ended.step) == ("pruned", 0)
+    assert not (run.folder / LOG).exists()
 
 
 def test_a_run_that_takes_too_long_is_timed_out_and_goes_on_later(bench: Bench):

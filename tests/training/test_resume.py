@@ -23,16 +23,17 @@ from knockout.training.progress import read_progress
 from knockout.training.run import EXIT_STOPPED
 from knockout.training.spec import METRICS, RESULT, WEIGHTS
 
-TIMING = ["tokens_per_second"]
+COST = ["tokens_per_second", "peak_memory_bytes"]
 
 
 def came_to(folder: Path) -> dict[str, Any]:
-    """Everything that a sealed run says, but for its timing."""
+    """Everything that a sealed run says, but for what it cost."""
     result = json.loads((folder / RESULT).read_text())
     weights = torch.load(folder / WEIGHTS, weights_only=True)["network"]
-    rows = read_metrics(folder).filter(~pc.field("metric").isin(TIMING)).drop_columns(["time"]).to_pylist()
-    kept = {name: result[name] for name in ("outcome", "reason", "step", "planned_steps", "metrics")}
-    return {**kept, "weights": {name: x.numpy().tobytes() for name, x in weights.items()}, "rows": rows}
+    rows = read_metrics(folder).filter(~pc.field("metric").isin(COST)).drop_columns(["time"]).to_pylist()
+    kept = {name: result[name] for name in ("outcome", "reason", "step", "planned_steps")}
+    metrics = {name: value for name, value in result["metrics"].items() if name not in COST}
+    return {**kept, "metrics": metrics, "weights": {name: x.numpy().tobytes() for name, x in weights.items()}, "rows": rows}
 
 
 def last_checkpoint(folder: Path) -> int:

@@ -31,7 +31,7 @@ def solve(*, match: Match, baseline: Resolved, variant: Resolved, make: Make) ->
         InputError: no legal value comes within the tolerance; the message names the nearest ones.
     """
     target = quantity(baseline, on=match.on)
-    step = step_of(variant, free=match.free)
+    step = step_of(variant, match=match)
     if (few := _try(make, 4 * step)) and (many := _try(make, 64 * step)) and _same(few, many, on=match.on):
         raise InputError(f"{match.free} does not change {match.on} in this variant: choose another free dimension")
     candidates = [_try(make, value) for value in _around(target, on=match.on, step=step, make=make)]
@@ -70,18 +70,20 @@ def quantity(resolved: Resolved, *, on: Quantity) -> float:
             return tokens * account.flops_per_token.training
 
 
-def step_of(resolved: Resolved, *, free: str) -> int:
-    """The distance between two legal values of the free dimension."""
+def step_of(resolved: Resolved, *, match: Match) -> int:
+    """The distance between two values of the free dimension that are tried; a width's must be one that heads divide."""
     architecture, recipe = resolved
-    match free:
-        case "width":
+    match match.free, match.step:
+        case "width", None:
             return math.lcm(8, 2 * architecture.heads)
-        case "tokens":
+        case "width", int(step):
+            return math.lcm(step, architecture.heads)
+        case "tokens", _:
             return recipe.batch * architecture.context
-        case "ffn.hidden":
-            return 8
-        case _:
-            return 1
+        case "ffn.hidden", step:
+            return step or 8
+        case _, step:
+            return step or 1
 
 
 def _around(target: float, *, on: Quantity, step: int, make: Make) -> tuple[int, int]:

@@ -64,15 +64,22 @@ def plan(
     set_: Set = None,
     workspace: Home = None,
     resolved: Annotated[bool, typer.Option("--resolved", help="Print every setting of every variant instead.")] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Time some steps of cells that never ran on this machine.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a study would do: variants, parameters, FLOPs, runs to do and to reuse, and about how long."""
+    """Show what a study would do: variants, parameters, FLOPs, runs to do and to reuse, and about how long.
+
+    What never ran here is timed for a few seconds, and remembered; `--no-calibrate` answers at once by a closed form.
+    """
     from rich.console import Console
 
     from knockout.account.matching import plan_study
     from knockout.cli.loading import load
     from knockout.declare.expand import plan_text
     from knockout.ledger.workspace import open_workspace
+    from knockout.submission.calibrating import Calibrator, show_calibration
     from knockout.submission.preview import preview
     from knockout.submission.tables import plan_table
 
@@ -80,7 +87,9 @@ def plan(
     if resolved:
         print(plan_text(plan_study(loaded)))
         return
-    shown = preview(plan_study(loaded), base=loaded.corpus_base, workspace=open_workspace(workspace))
+    planned, place = plan_study(loaded), open_workspace(workspace)
+    with Calibrator(place, progress=show_calibration) as calibrator:
+        shown = preview(planned, base=loaded.corpus_base, workspace=place, calibrator=calibrator if calibrate else None)
     if as_json:
         print(json.dumps(shown.to_dict(), indent=1))
     else:

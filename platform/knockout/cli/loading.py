@@ -12,9 +12,9 @@ from knockout.declare.settings import defaults
 from knockout.errors import InputError
 
 
-def load(study: str, *, size: str | None, seeds: int | None, settings: list[str] | None) -> Loaded:
+def load(study: str, *, size: str | None, seeds: int | None, settings: list[str] | None, settle: bool = False) -> Loaded:
     """A study with the command line's changes."""
-    overrides = Overrides(size=size, seeds=seeds, settings=tuple(settings or ()))
+    overrides = Overrides(size=size, seeds=seeds, settings=tuple(settings or ()), settle=settle)
     return load_study(find_study(study), overrides=overrides)
 
 

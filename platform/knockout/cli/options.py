@@ -13,7 +13,12 @@ Seeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Number of see
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting of the baseline; repeatable.")
 ]
+Settle = Annotated[bool, typer.Option("--settle", help="Add the study's declared seeds while a claim is open.")]
 Home = Annotated[
     Path | None, typer.Option("--workspace", help="The workspace folder [default: $KNOCKOUT_HOME or ./.knockout].")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data instead of text.")]
+Slots = Annotated[int | None, typer.Option(min=1, help="Runs at a time [default: one for each core or GPU].")]
+RunSeconds = Annotated[float | None, typer.Option(min=1, help="Longest time a run may take.")]
+Prefect = Annotated[bool, typer.Option("--prefect/--no-prefect", help="Drive the study through Prefect.")]
+Mlflow = Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Mirror runs to MLflow.")]

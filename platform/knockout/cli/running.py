@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
+from knockout.cli.options import AsJson, Home, Mlflow, Prefect, RunSeconds, Seeds, Set, Settle, Size, Slots, StudyName
 
 
 def register(app: typer.Typer) -> None:
@@ -23,10 +23,11 @@ def run(
     size: Size = None,
     seeds: Seeds = None,
     set_: Set = None,
-    slots: Annotated[int | None, typer.Option(min=1, help="Runs at a time [default: one for each core or GPU].")] = None,
-    run_seconds: Annotated[float | None, typer.Option(min=1, help="Longest time a run may take.")] = None,
-    prefect: Annotated[bool, typer.Option("--prefect/--no-prefect", help="Drive the study through Prefect.")] = True,
-    mlflow: Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Mirror runs to MLflow.")] = True,
+    settle: Settle = False,
+    slots: Slots = None,
+    run_seconds: RunSeconds = None,
+    prefect: Prefect = True,
+    mlflow: Mlflow = True,
     workspace: Home = None,
 ) -> None:
     """Run a study to its verdicts. What has a result already is reused."""
@@ -35,7 +36,7 @@ def run(
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.road import Options
 
-    loaded = load(study, size=size, seeds=seeds, settings=set_)
+    loaded = load(study, size=size, seeds=seeds, settings=set_, settle=settle)
     options = Options(slots=slots, run_seconds=run_seconds, mlflow=mlflow)
     sys.exit(run_study(loaded, workspace=open_workspace(workspace), options=options, prefect=prefect))
 
@@ -45,6 +46,7 @@ def report(
     size: Size = None,
     seeds: Seeds = None,
     set_: Set = None,
+    settle: Settle = False,
     workspace: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +61,8 @@ def report(
     place = open_workspace(workspace)
     ledger = Ledger(place)
     ledger.reconcile()
-    name, arguments = study_name(study), Overrides(size=size, seeds=seeds, settings=tuple(set_ or ())).arguments
+    overrides = Overrides(size=size, seeds=seeds, settings=tuple(set_ or ()), settle=settle)
+    name, arguments = study_name(study), overrides.arguments
     facts = ledger.facts(name, arguments=arguments)
     if facts is None:
         if not (reported := ledger.reported(name)):

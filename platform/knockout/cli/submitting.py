@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 import threading
+from dataclasses import replace
 from types import ModuleType
 
 from rich.console import Console
@@ -15,9 +16,9 @@ from knockout.cli.watching import Watcher
 from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
 from knockout.ledger.workspace import Workspace
-from knockout.report.terminal import metric_table, verdict_table
+from knockout.report.terminal import control_lines, fairness_lines, metric_table, verdict_table
 from knockout.submission import plain
-from knockout.submission.concluding import Concluding
+from knockout.submission.concluding import Concluding, open_variants
 from knockout.submission.road import Options, Road
 from knockout.submission.tables import cell_table
 
@@ -47,7 +48,10 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
         if server is not None:
             server.stop()
     console.print(metric_table(concluding.records, console=console))
+    for line in (*control_lines(concluding.judgement.controls), *fairness_lines(concluding.facts["fairness"])):
+        console.print(line, soft_wrap=True)
     console.print(verdict_table(concluding.judgement.verdicts, console=console))
+    _open_claims(console, loaded=loaded, concluding=concluding)
     _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow)
     return 0 if concluding.state == "done" else 1
 
@@ -86,6 +90,15 @@ class stopping:
 
     def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGTERM, self.before)
+
+
+def _open_claims(console: Console, *, loaded: Loaded, concluding: Concluding) -> None:
+    """Where further looks are declared and a claim is open, the command that takes them."""
+    study, changes = loaded.study, loaded.overrides
+    if study.settle is None or changes.settle or not open_variants(study, judgement=concluding.judgement):
+        return
+    command = f"knockout run {study.study} {replace(changes, settle=True).arguments}"
+    console.print(f"open     `{command}` goes on to {study.settle[0]} seeds where a claim is open", soft_wrap=True)
 
 
 def _links(console: Console, *, concluding: Concluding, workspace: Workspace, mlflow: bool) -> None:

@@ -16,7 +16,7 @@ from knockout.submission.bind import BoundRun
 from knockout.submission.listener import Listener
 
 if TYPE_CHECKING:
-    from knockout.submission.tuning import Tuned
+    from knockout.submission.tuned import Tuned
 
 LINE_SECONDS = 15.0
 
@@ -76,13 +76,13 @@ class Watcher(Listener):
         """One line a search."""
         points = ", ".join(
             " ".join(f"{path} {value:.3g}" for path, value in trial.values.items())
-            + (" diverged" if trial.loss is None else f" -> {trial.loss:.3f}")
+            + (f" {trial.state}" if trial.loss is None else f" -> {trial.loss:.3f}")
             for trial in tuned.trials
         )
         chosen = ", ".join(f"{path} {value:.3g}" for path, value in tuned.chosen.items())
-        edges = "".join(f" (at the {end} end of its range)" for end in tuned.edges.values())
+        edges = "".join(f" (at the {end} end of what was searched)" for end in tuned.edges.values())
         with self.lock:
-            self._line(f"{tuned.variant} · {tuned.size}: tuned to {chosen}{edges}; tried {points}")
+            self._line(f"{tuned.variant} · {tuned.size}: tuned to {chosen}{edges}; {tuned.sentence}; tried {points}")
 
     def run_progress(self, run: BoundRun, step: int, train_loss: float) -> None:
         """Move the run's bar; elsewhere a line now and then."""

@@ -19,7 +19,8 @@ from knockout.corpus.collect import TrainingText
 from knockout.corpus.manifest import Manifest
 from knockout.corpus.shards import token_dtype, verify
 from knockout.corpus.text import pieces
-from knockout.declare.corpus import Bpe, Bytes, Corpus, Identity, Markov
+from knockout.declare.corpus import Bpe, Bytes, Corpus, Identity
+from knockout.declare.generators import Generator
 from knockout.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -130,15 +131,31 @@ class BpeEncoder(Encoder):
         self.tokenizer.save(str(folder / TOKENIZER))
 
 
+def check_vocabulary(corpus: Corpus, *, vocabulary: int) -> None:
+    """Whether a vocabulary has room for the least that a corpus needs, known before any text is read.
+
+    Raises:
+        CorpusError: it has not.
+    """
+    count, what = NUM_BYTES, "bytes"
+    if isinstance(corpus.source, Generator):
+        count, what = corpus.source.alphabet, "symbols"
+    if vocabulary <= count:
+        raise CorpusError(
+            f"corpus {corpus.corpus}: a vocabulary of {vocabulary:,} is too small: "
+            f"the {count:,} {what} and end-of-text are {count + 1:,}"
+        )
+
+
 def make_encoder(corpus: Corpus, *, vocabulary: int, text: TrainingText) -> Encoder:
     """The declared encoder; merges are learnt from `text`.
 
     Raises:
         CorpusError: the vocabulary is too small for the tokens, or larger than the text supports.
     """
+    check_vocabulary(corpus, vocabulary=vocabulary)
     match corpus.tokenizer:
         case Bpe(sample_bytes=sample_bytes):
-            _at_least(NUM_BYTES + 1, vocabulary=vocabulary, what="the 256 bytes")
             tokenizer = _fit_bpe(text, sample_bytes=sample_bytes, vocabulary=vocabulary, name=corpus.corpus)
             return BpeEncoder(tokenizer, vocabulary=vocabulary)
         case Bytes() | Identity():
@@ -161,11 +178,8 @@ def open_encoder(folder: Path, *, manifest: Manifest) -> Encoder:
 
 
 def _fixed_encoder(corpus: Corpus, *, vocabulary: int) -> Encoder:
-    if isinstance(corpus.source, Markov):
-        alphabet = corpus.source.alphabet
-        _at_least(alphabet + 1, vocabulary=vocabulary, what=f"the {alphabet} symbols")
-        return SymbolEncoder(alphabet=alphabet, vocabulary=vocabulary)
-    _at_least(NUM_BYTES + 1, vocabulary=vocabulary, what="the 256 bytes")
+    if isinstance(corpus.source, Generator):
+        return SymbolEncoder(alphabet=corpus.source.alphabet, vocabulary=vocabulary)
     return ByteEncoder(vocabulary=vocabulary)
 
 
@@ -200,11 +214,6 @@ def _train_bpe(sample: list[bytes], *, vocabulary: int) -> Tokenizer:
     texts = (piece.decode() for document in sample for piece in pieces(document, limit=PIECE_BYTES))
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
-
-
-def _at_least(needed: int, *, vocabulary: int, what: str) -> None:
-    if vocabulary < needed:
-        raise CorpusError(f"a vocabulary of {vocabulary:,} is too small: {what} and end-of-text are {needed:,}")
 
 
 def _ones(count: int, *, vocabulary: int) -> np.ndarray:

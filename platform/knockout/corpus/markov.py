@@ -15,14 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knockout.declare.corpus import Markov
+from knockout.corpus.drawing import DOCUMENTS, TABLE, groups, stream
+from knockout.declare.generators import Markov
 from knockout.errors import CorpusError
 
-GROUP_SYMBOLS = 2**21
-"""About how many symbols are generated together."""
 MAX_ITERATIONS = 20_000
-TABLE, DOCUMENTS = 0, 1
-"""What a random stream is for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +43,14 @@ class MarkovChain:
             CorpusError: the chain forgets its start too slowly for a stationary distribution to be found.
         """
         shape = (source.alphabet**source.order, source.alphabet)
-        weights_KA = _stream(source.seed, TABLE, 0).standard_gamma(source.concentration, shape) + 1e-12
+        weights_KA = stream(source.seed, purpose=TABLE).standard_gamma(source.concentration, shape) + 1e-12
         transitions_KA = weights_KA / weights_KA.sum(1, keepdims=True)
         return cls(source.order, transitions_KA, stationary(transitions_KA), 1.0 / source.length)
 
     def documents(self, source: Markov) -> Iterator[np.ndarray]:
         """The documents, int64 [length of each], in groups so that memory stays small."""
-        size = max(1, GROUP_SYMBOLS // source.length)
-        for group, first in enumerate(range(0, source.documents, size)):
-            count = min(size, source.documents - first)
-            yield from self._generate(_stream(source.seed, DOCUMENTS, group), count)
+        for group, count in enumerate(groups(source.documents, length=source.length)):
+            yield from self._generate(stream(source.seed, purpose=DOCUMENTS, part=group), count)
 
     def _generate(self, random: np.random.Generator, count: int) -> Iterator[np.ndarray]:
         num_symbols = self.transitions_KA.shape[1]
@@ -142,7 +137,3 @@ def _draw_contexts(stationary_K: np.ndarray, random: np.random.Generator, count:
 
 def _entropy(rows: np.ndarray) -> np.ndarray:
     return -(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(1)
-
-
-def _stream(seed: int, purpose: int, part: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, part])))

@@ -73,8 +73,13 @@ def _block_starts(windows: Grid, seed: int, epoch: int, block: int) -> np.ndarra
 
 
 def _keys(seed: int, epoch: int) -> list[int]:
-    """One 64-bit key for the offset and one for each round, from BLAKE2b of the seed and the epoch."""
-    digest = hashlib.blake2b(f"knockout order {seed} {epoch}".encode(), digest_size=8 * (NUM_ROUNDS + 1)).digest()
+    """One key for the offset and one for each round."""
+    return keys_of(f"knockout order {seed} {epoch}", count=NUM_ROUNDS + 1)
+
+
+def keys_of(name: str, *, count: int = NUM_ROUNDS) -> list[int]:
+    """64-bit keys of a named permutation, from BLAKE2b of the name."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8 * count).digest()
     return [int.from_bytes(digest[at : at + 8], "little") for at in range(0, len(digest), 8)]
 
 

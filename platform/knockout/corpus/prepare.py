@@ -17,8 +17,9 @@ import numpy as np
 
 from knockout.corpus.building import building, exclusive, write_durably
 from knockout.corpus.collect import Collected, Entry, Spool, TrainingText, collect
-from knockout.corpus.encoders import Encoder, make_encoder
+from knockout.corpus.encoders import Encoder, check_vocabulary, make_encoder
 from knockout.corpus.floors import MAX_FIT_TOKENS, counting_floors
+from knockout.corpus.generators import entropy_rate
 from knockout.corpus.manifest import (
     FORMAT,
     MANIFEST,
@@ -32,11 +33,11 @@ from knockout.corpus.manifest import (
     content_digest,
     read_manifest,
 )
-from knockout.corpus.markov import MarkovChain
 from knockout.corpus.shards import file_sha256, map_shard, verify
 from knockout.corpus.sources import read_documents
 from knockout.corpus.writing import write_split
-from knockout.declare.corpus import Corpus, Markov
+from knockout.declare.corpus import Corpus
+from knockout.declare.generators import Generator
 from knockout.errors import CorpusError
 
 Progress = Callable[[str, float], None]
@@ -60,10 +61,11 @@ def prepare(corpus: Corpus, *, vocabulary: int, folder: Path, base: Path, progre
     the work: the second waits.
 
     Raises:
-        CorpusError: there is no text, too little of it, or it cannot be decoded.
+        CorpusError: there is no text, too little of it, it cannot be decoded, or the vocabulary is too small for it.
         WorkspaceError: `folder` cannot be written.
     """
     report = progress or _silent
+    check_vocabulary(corpus, vocabulary=vocabulary)
     found = _collect(corpus, base=base, report=bind(report, "reading"))
     target = _target(corpus, vocabulary=vocabulary, folder=folder, found=found)
     if (manifest := _intact(target)) is not None:
@@ -80,8 +82,9 @@ def find(corpus: Corpus, *, vocabulary: int, folder: Path, base: Path) -> Prepar
     """The prepared corpus where it is there and up to date, else None. Reads the text, prepares nothing.
 
     Raises:
-        CorpusError: there is no text, or it cannot be decoded.
+        CorpusError: there is no text, it cannot be decoded, or the vocabulary is too small for it.
     """
+    check_vocabulary(corpus, vocabulary=vocabulary)
     found = _collect(corpus, base=base, report=bind(_silent, "reading"))
     target = _target(corpus, vocabulary=vocabulary, folder=folder, found=found)
     manifest = _intact(target)
@@ -222,7 +225,7 @@ def _exam(corpus: Corpus, *, split: SplitEntry, room: Path, encoder: Encoder) ->
 def _floors(corpus: Corpus, *, exam_SL: np.ndarray, train: SplitEntry, room: Path, vocabulary: int) -> Floors:
     fitted_N = _first_tokens(train, room=room, count=min(train.tokens, MAX_FIT_TOKENS))
     counted = counting_floors(fitted_N, exam_SL=exam_SL, vocabulary=vocabulary)
-    rate = MarkovChain.draw(corpus.source).entropy_rate() if isinstance(corpus.source, Markov) else None
+    rate = entropy_rate(corpus.source) if isinstance(corpus.source, Generator) else None
     return Floors(unigram=counted.unigram, bigram=counted.bigram, entropy_rate=rate)
 
 

@@ -42,13 +42,17 @@ class Split:
         """
         rows_BL = np.empty((len(starts_B), length), np.int64)
         for row_L, start in zip(rows_BL, starts_B.tolist(), strict=True):
+            self.check(start, start + length)
             self._copy(row_L, start)
         return rows_BL
 
-    def _copy(self, row_L: np.ndarray, start: int) -> None:
-        end = start + len(row_L)
+    def check(self, start: int, end: int) -> None:
+        """Refuse positions start … end - 1 that reach outside the split; raises CorpusError."""
         if start < 0 or end > self.num_tokens:
             raise CorpusError(f"the {self.name} split has {self.num_tokens:,} tokens; {start:,} to {end:,} were asked of it")
+
+    def _copy(self, row_L: np.ndarray, start: int) -> None:
+        end = start + len(row_L)
         shard = bisect_right(self.firsts, start) - 1
         while start < end:
             first, stop = self.firsts[shard], min(end, self.firsts[shard + 1])

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from knockout.corpus.markov import MarkovChain
+from knockout.corpus.generators import generate
 from knockout.corpus.text import BOM, Undecodable, normalise
-from knockout.declare.corpus import Files, Markov, PythonSource, Source
+from knockout.declare.corpus import Files, PythonSource, Source
+from knockout.declare.generators import Composition, Generator, Markov, Recall
 from knockout.errors import CorpusError
 
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
@@ -45,7 +46,7 @@ def read_documents(source: Source, *, base: Path, progress: Progress) -> Documen
         case Files():
             files = find_files(source, base=base)
             return _read_files(files, _reader(source), skip=source.undecodable == "skip", progress=progress)
-        case Markov():
+        case Markov() | Recall() | Composition():
             return _symbols(source, progress=progress)
 
 
@@ -192,9 +193,8 @@ def _check_column(schema: pa.Schema, *, column: str, path: Path) -> None:
         raise CorpusError(f"{path}: column '{column}' must be text, found {kind}")
 
 
-def _symbols(source: Markov, *, progress: Progress) -> Documents:
-    chain = MarkovChain.draw(source)
-    for count, document in enumerate(chain.documents(source), start=1):
+def _symbols(source: Generator, *, progress: Progress) -> Documents:
+    for count, document in enumerate(generate(source), start=1):
         yield document.astype(np.dtype("<u2")).tobytes()
         if count % 1024 == 0 or count == source.documents:
             progress(count / source.documents)

@@ -25,6 +25,7 @@ from knockout.declare.calculation import (
     Share,
     Worked,
 )
+from knockout.declare.claimed import stands_for
 from knockout.declare.document import Document, Path_, read_document
 from knockout.declare.load import load_preset, validate
 from knockout.declare.problems import nearest
@@ -109,14 +110,10 @@ def choose(claims: Sequence[LoadedClaim], *, kinds: Sequence[Kind], ids: Sequenc
     """
     known = [item.claim.id for item in claims]
     for wanted in ids:
-        if not any(_names(wanted, known_id=name) for name in known):
+        if not any(stands_for(wanted, name) for name in known):
             raise InputError(f"no claim '{wanted}' in {FOLDER}/{nearest(wanted, known)}")
     chosen = [item for item in claims if not kinds or item.kind in kinds]
-    return tuple(item for item in chosen if not ids or any(_names(wanted, known_id=item.claim.id) for wanted in ids))
-
-
-def _names(wanted: str, *, known_id: str) -> bool:
-    return known_id == wanted or known_id.startswith(f"{wanted}.")
+    return tuple(item for item in chosen if not ids or any(stands_for(wanted, item.claim.id) for wanted in ids))
 
 
 def _retitled(documents: dict[str, str], *, titles: dict[str, str], document: Document) -> list[Problem]:

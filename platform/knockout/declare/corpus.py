@@ -10,10 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, Name, NonNegative, Positive, conflicts
-
-MAX_TRANSITIONS = 2**24
-"""Largest transition table of a Markov source, in probabilities (128 MiB)."""
+from knockout.declare.base import Declaration, Name, Positive, conflicts
+from knockout.declare.generators import Composition, Generator, Markov, Recall
 
 Undecodable = Literal["error", "skip"]
 
@@ -49,35 +47,7 @@ class Files(Declaration):
         return self
 
 
-class Markov(Declaration):
-    """A Markov chain over symbols with rows drawn from a Dirichlet: its entropy rate is known exactly.
-
-    A document begins with stationary symbols and ends after each symbol with probability 1/length.
-    """
-
-    kind: Literal["markov"] = "markov"
-    order: Annotated[int, Field(ge=0, le=8)] = 2
-    """How many symbols the next one depends on."""
-    alphabet: Annotated[int, Field(ge=2, le=512)] = 64
-    """Number of symbols."""
-    seed: NonNegative = 0
-    """Draws the transition table and the documents."""
-    documents: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
-    """Number of documents."""
-    length: Annotated[int, Field(ge=1, le=1_000_000)] = 512
-    """Mean length of a document, in symbols."""
-    concentration: Annotated[float, Field(ge=0.05, le=1000.0)] = 0.1
-    """The Dirichlet's parameter: small makes rows peaked (low entropy), large makes them uniform."""
-
-    @model_validator(mode="after")
-    def _table_fits(self) -> Markov:
-        if (size := self.alphabet ** (self.order + 1)) > MAX_TRANSITIONS:
-            rule = f"alphabet^(order + 1) is {size:,} probabilities; at most {MAX_TRANSITIONS:,} fit"
-            conflicts("Markov", [("order", self.order, rule)])
-        return self
-
-
-Source = Annotated[PythonSource | Files | Markov, Field(discriminator="kind")]
+Source = Annotated[PythonSource | Files | Markov | Recall | Composition, Field(discriminator="kind")]
 
 
 class Bpe(Declaration):
@@ -135,7 +105,7 @@ class Corpus(Declaration):
 
     @model_validator(mode="after")
     def _tokenizer_fits_source(self) -> Corpus:
-        generated = isinstance(self.source, Markov)
+        generated = isinstance(self.source, Generator)
         if generated != isinstance(self.tokenizer, Identity):
             rule = "a generator's tokenizer is identity, for its symbols are tokens already"
             if not generated:

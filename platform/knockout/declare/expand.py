@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,9 +18,16 @@ from knockout.declare.problems import not_among
 from knockout.declare.recipe import Recipe
 from knockout.declare.settings import Settings, defaults
 from knockout.declare.study import MOST_VARIANTS, LeaveOneOut, OneFactor, Product, Study
+from knockout.declare.tune import as_declared
 from knockout.errors import DeclarationError, InputError, Problem
 
 Resolved = tuple[Architecture, Recipe]
+
+CONTROL_SEED = 2_000_000
+"""Controls' seeds count from here, far from any judged one and from those of trials."""
+AGAIN = "baseline again"
+SHUFFLED = "baseline on shuffled tokens"
+"""The controls' names; no variant can be called so."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,21 @@ class Plan:
     corpus: Corpus
     cells: tuple[Cell, ...]
     runs: tuple[PlannedRun, ...]
+    """The judged ones."""
+    look: int = 0
+    """How often the study has been looked at before."""
+
+    @property
+    def controls(self) -> tuple[PlannedRun, ...]:
+        """The runs whose answer is known: of each size's baseline as it is now, tuned or not."""
+        baselines = [cell for cell in self.cells if cell.variant == BASELINE]
+        return tuple(run for cell in baselines for run in _controls(self.study, baseline=cell))
+
+    def at_look(self, look: int, *, variants: Collection[str]) -> Plan:
+        """The plan with the seeds of a later look for some variants."""
+        seeds = self.study.seeds_at(look)[self.study.looks[look - 1] :]
+        more = [PlannedRun(cell, seed) for seed in seeds for cell in self.cells if cell.variant in variants]
+        return replace(self, runs=(*self.runs, *more), look=look)
 
     def with_cells(self, cells: Mapping[tuple[str, str], Cell]) -> Plan:
         """The plan with other cells in the place of some, by variant and size."""
@@ -125,6 +147,7 @@ def expand(loaded: Loaded, *, solve: Solver) -> Plan:
     found = [*loaded.problems, *_sizes_elsewhere(loaded)]
     if not any(problem.path.split(".")[0] in ("variants", "vary") for problem in found):
         found += _unknown_variants(study, document=loaded.document, known=list(patches))
+        found += _unknown_matched(study, document=loaded.document, known=list(patches))
     cells: list[Cell] = []
     for size in loaded.sizes:
         at_size = _Size(loaded, size=size, solve=solve)
@@ -153,13 +176,14 @@ class _Size:
     def cell(self, variant: str, *, patch: Document) -> Cell:
         settings = _settings(self.loaded, size=self.size, patch=patch)
         resolved = settings.resolve()
-        self._check_ranges(settings)
+        self._check_ranges(settings, resolved=resolved)
         if variant == BASELINE:
             self.baseline = resolved
-        match = self.loaded.study.match
-        if match == "none" or variant == BASELINE or self.baseline is None:
+        match = self.loaded.study.match_of(variant)
+        if match is None or variant == BASELINE or self.baseline is None:
             return Cell(variant, self.size, *resolved, patch.data)
-        mark = self.loaded.document.mark(("match",))
+        place = _place_of_match(self.loaded.study, rule=match)
+        mark = self.loaded.document.mark(place)
 
         def make(value: int) -> Resolved:
             return settings.over(Document({match.free: value}, {(): mark})).resolve()
@@ -167,18 +191,33 @@ class _Size:
         try:
             matched, resolved = self.solve(match=match, baseline=self.baseline, variant=resolved, make=make)
         except InputError as error:
-            problem = Problem(mark.file, mark.line, mark.column, "match", f"{variant} at {self.size}: {error}")
+            path = ".".join(map(str, place))
+            problem = Problem(mark.file, mark.line, mark.column, path, f"{variant} at {self.size}: {error}")
             raise DeclarationError([problem]) from None
         return Cell(variant, self.size, *resolved, patch.data, matched)
 
-    def _check_ranges(self, settings: Settings) -> None:
+    def _check_ranges(self, settings: Settings, *, resolved: Resolved) -> None:
         """Both ends of every tuned range must be legal settings of the variant."""
         tune = self.loaded.study.tune
         ends = {path: (range_.low, range_.high) for path, range_ in tune.ranges.items()} if tune is not None else {}
+        now = {name: value for part in resolved for name, value in part.model_dump(mode="json").items()}
         for path, values in ends.items():
             mark = self.loaded.document.mark(("tune", path))
             for value in values:
-                settings.over(Document({path: value}, {(): mark})).resolve()
+                tried = as_declared({path: value}, settings=now)
+                settings.over(Document(dict(tried), {(): mark})).resolve()
+
+
+def _controls(study: Study, *, baseline: Cell) -> list[PlannedRun]:
+    """The runs of a size's controls; without a second seed there is no spread that one could be held against."""
+    seeds = range(CONTROL_SEED, CONTROL_SEED + len(study.seed_list))
+    again = replace(baseline, variant=AGAIN)
+    runs = [PlannedRun(again, seed, role="control") for seed in seeds] if study.controls.aa and len(seeds) > 1 else []
+    if study.controls.shuffled:
+        recipe = baseline.recipe.model_copy(update={"shuffle_tokens": True})
+        cell = replace(baseline, variant=SHUFFLED, recipe=recipe, patch={"shuffle_tokens": True})
+        runs.append(PlannedRun(cell, CONTROL_SEED, role="control"))
+    return runs
 
 
 def plan_text(plan: Plan) -> str:
@@ -262,13 +301,29 @@ def _sizes_elsewhere(loaded: Loaded) -> list[Problem]:
     return found
 
 
+def _place_of_match(study: Study, *, rule: Match) -> tuple[str | int, ...]:
+    return ("match", study.match.index(rule)) if isinstance(study.match, list) else ("match",)
+
+
+def _unknown_matched(study: Study, *, document: Document, known: list[str]) -> list[Problem]:
+    found = []
+    for rule in study.matches:
+        for number, name in enumerate(rule.variants or ()):
+            path = (*_place_of_match(study, rule=rule), "variants", number)
+            others = [other for other in known if other != BASELINE]
+            if name not in others:
+                mark = document.mark(path)
+                said = not_among(name, what="a variant that can be matched", allowed=others)
+                found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), said))
+    return found
+
+
 def _unknown_variants(study: Study, *, document: Document, known: list[str]) -> list[Problem]:
     found = []
     for index, claim in enumerate(study.claims):
-        for field in ("variant", "than"):
-            name = getattr(claim.expect, field, None)
-            if name is not None and name not in known:
-                path = ("claims", index, "expect", field)
+        for place, name in claim.expect.named.items():
+            if name not in known:
+                path = ("claims", index, "expect", *place)
                 mark = document.mark(path)
                 rule = not_among(name, what="a variant of this study", allowed=known)
                 found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), rule))

@@ -65,6 +65,8 @@ class Overrides:
     size: str | None = None
     seeds: int | None = None
     settings: tuple[str, ...] = ()
+    settle: bool = False
+    """Whether the study is looked at again, with more seeds, while a claim is open."""
 
     def apply(self, document: Document) -> Document:
         """The study's document with the changes in it."""
@@ -90,7 +92,8 @@ class Overrides:
         """The same changes as arguments of the command line."""
         size = [] if self.size is None else ["--size", self.size]
         seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
-        return shlex.join([*size, *seeds, *(word for text in self.settings for word in ("--set", text))])
+        settle = ["--settle"] if self.settle else []
+        return shlex.join([*size, *seeds, *settle, *(word for text in self.settings for word in ("--set", text))])
 
 
 def find_study(name: str) -> Path:
@@ -119,6 +122,10 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
     found: list[Problem] = []
     document = overrides.apply(read_document(path))
     study = _sound_part(document, found)
+    if overrides.settle and study.settle is None:
+        raise InputError(
+            f"{path.name} declares no further looks: name them before the first run, as in `settle: [6, 12]` (seeds in all)"
+        )
     sizes = {
         name: _referred(document, _size_path(study, name), "sizes", name, load_size, found) for name in study.size_names
     }

@@ -1,4 +1,4 @@
-"""What a study holds equal between its variants, and the one dimension that is free to make it so."""
+"""What a study holds equal between its variants, and the one dimension of each that is free to make it so."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from knockout.declare.base import Declaration
+from knockout.declare.base import Declaration, Name, Positive
 
 Quantity = Literal["parameters", "non_embedding_parameters", "active_parameters", "flops_per_token", "compute"]
 
 
 class Match(Declaration):
-    """Every variant is brought to the baseline's value by solving the free dimension in its legal steps."""
+    """Variants are brought to the baseline's value by solving the free dimension in its legal steps."""
 
     on: Quantity
     """What is equal: parameters in all, those outside the embedding and the head, those active on a token, training FLOPs a
@@ -22,3 +22,7 @@ class Match(Declaration):
     divide, the depth, or the token budget in steps of a batch."""
     tolerance: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
     """Largest relative difference that may remain, over 0; more is refused."""
+    step: Positive | None = None
+    """Distance between two values of the free dimension that are tried; by default a multiple of 8 for widths."""
+    variants: Annotated[list[Name], Field(min_length=1)] | None = None
+    """Which variants are brought to it; without them, all that no other rule names."""

@@ -41,8 +41,9 @@ def problems(error: ValidationError, *, model: type[BaseModel], document: Docume
 
 
 def _other_way(detail: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """Whether this says only that a mapping is not the word that might stand there instead."""
-    return detail["type"] == "literal_error" and isinstance(detail["input"], dict) and len(details) > 1
+    """Whether this says only that a mapping or a list is not what might stand there instead."""
+    others = {"dict": ("literal_error", "list_type"), "list": ("literal_error", "model_type")}
+    return detail["type"] in others.get(type(detail["input"]).__name__, ()) and len(details) > 1
 
 
 def _either(first: str, second: str) -> str:

@@ -93,6 +93,8 @@ class Recipe(Declaration):
     """fp32, or bf16 autocast over float32 weights."""
     compile: bool = False
     """Whether the network is compiled with torch.compile."""
+    shuffle_tokens: bool = False
+    """Whether the tokens of training and exam stand in a random order: a control that leaves their frequencies to learn."""
     evaluations: Positive = 8
     """How often the run is evaluated, evenly spaced, the last time at its last step."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, Name, Seed, conflicts
+from knockout.declare.base import Declaration, Name, Positive, Seed, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 from knockout.declare.match import Match
 from knockout.declare.tune import Tune
@@ -65,6 +67,15 @@ class LeaveOneOut(Declaration):
 Vary = Annotated[OneFactor | Product | LeaveOneOut, Field(discriminator="mode")]
 
 
+class Controls(Declaration):
+    """Comparisons whose answer is known."""
+
+    aa: bool = True
+    """The baseline against itself, with as many fresh seeds as are judged: a difference is a false alarm."""
+    shuffled: bool = False
+    """The baseline on tokens in a random order, with one seed: it cannot get under the unigram floor."""
+
+
 class Study(Declaration):
     """One question, and how it is to be answered."""
 
@@ -92,12 +103,16 @@ class Study(Declaration):
     """Named patches on the baseline."""
     vary: Vary | None = None
     """Variants by rule, beside the named ones."""
-    match: Match | Literal["none"] = "none"
-    """What is held equal between variants; with none, the report says what differs."""
+    match: Match | Annotated[list[Match], Field(min_length=1)] | Literal["none"] = "none"
+    """What is held equal between variants, by one rule or several; with none, the report says what differs."""
     tune: Tune | None = None
     """What is searched for every variant, with the same budget, before it is judged."""
     seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1)] = 5
     """How many seeds, or which."""
+    settle: Annotated[list[Positive], Field(min_length=1)] | None = None
+    """How many seeds there are in all at each further look, which `run --settle` takes while a claim is open."""
+    controls: Controls = Controls()
+    """What is trained beside the question to see whether the study can be trusted."""
     decide: Decide = Decide()
     """How claims are decided."""
     competence: Competence = Competence()
@@ -118,8 +133,36 @@ class Study(Declaration):
             for i, name in enumerate(ids)
             if name in ids[:i]
         ]
-        conflicts("Study", found)
+        conflicts("Study", [*found, *self._match_conflicts(), *self._settle_conflicts()])
         return self
+
+    def _match_conflicts(self) -> Iterator[tuple[str, object, str]]:
+        taken: dict[str | None, int] = {}
+        for index, rule in enumerate(self.matches):
+            for name in rule.variants if rule.variants is not None else [None]:
+                if taken.setdefault(name, index) != index:
+                    who = f"'{name}' is" if name else "the variants that no rule names are"
+                    yield f"match.{index}", name or rule.on, f"{who} matched by rule {taken[name]} already"
+
+    def _settle_conflicts(self) -> Iterator[tuple[str, object, str]]:
+        looks = self.looks
+        if any(later <= sooner for sooner, later in itertools.pairwise(looks)):
+            yield "settle", self.settle, f"must rise from more than the study's {looks[0]} seeds"
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        """The rules by which variants are matched."""
+        return tuple(self.match) if isinstance(self.match, list) else (self.match,) if isinstance(self.match, Match) else ()
+
+    def match_of(self, variant: str) -> Match | None:
+        """The rule that a variant is matched by: the one that names it, or else the one that names none."""
+        named = [rule for rule in self.matches if rule.variants is not None and variant in rule.variants]
+        return next(iter([*named, *(rule for rule in self.matches if rule.variants is None)]), None)
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """How many seeds there are in all at each look, the first one first."""
+        return (len(self.seed_list), *(self.settle or ()))
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -130,3 +173,9 @@ class Study(Declaration):
     def seed_list(self) -> tuple[int, ...]:
         """The seeds of the judged runs."""
         return tuple(dict.fromkeys(self.seeds)) if isinstance(self.seeds, list) else tuple(range(self.seeds))
+
+    def seeds_at(self, look: int) -> tuple[int, ...]:
+        """The seeds of a look, counted from 0: the judged ones, then the smallest that are not among them."""
+        first = self.seed_list
+        further = (seed for seed in itertools.count() if seed not in first)
+        return (*first, *itertools.islice(further, self.looks[look] - len(first)))

@@ -1,19 +1,25 @@
-"""What is searched for every variant before it is judged: the same ranges, the same number of trials.
+"""What is searched for every variant before it is judged: the same ranges, the same number of trials, the same pruning.
 
-Beside `trials`, `seeds` and `sampler`, every key is the path of a numeric setting with the range it is searched in.
+Beside `trials`, `seeds`, `sampler`, `pruner` and `extend`, every key is the path of a numeric setting with the range it is
+searched in.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from knockout.declare.base import Declaration, Positive, conflicts
 
+STEPS = ("tokens", "batch", "context", "evaluations")
+"""Settings on which depends at which steps a run is evaluated."""
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
 
 class Range(Declaration):
-    """An interval of a numeric setting."""
+    """An interval of a numeric setting; a setting that is a whole number takes the nearest one."""
 
     low: float
     """Smallest value."""
@@ -41,6 +47,14 @@ class Tpe(Declaration):
     """Random trials before the estimator takes over."""
 
 
+class Gp(Declaration):
+    """Gaussian process with a Matérn kernel and the logarithm of the expected improvement (Ament et al. 2023)."""
+
+    kind: Literal["gp"] = "gp"
+    startup: Positive = 3
+    """Random trials before the process takes over."""
+
+
 class Random(Declaration):
     """Independent draws."""
 
@@ -48,9 +62,64 @@ class Random(Declaration):
 
 
 class Grid(Declaration):
-    """`trials` values spread evenly over one range, both ends included; one setting only."""
+    """`trials` values spread evenly over one range, both ends included, from the middle outwards; one setting only."""
 
     kind: Literal["grid"] = "grid"
+
+
+Sampler = Annotated[Tpe | Gp | Random | Grid, Field(discriminator="kind")]
+
+
+class NoPruner(Declaration):
+    """Every trial runs to its end."""
+
+    kind: Literal["none"] = "none"
+
+
+class EarlyPruner(Declaration):
+    """What pruners that compare a trial with the finished ones have in common.
+
+    Before three eighths of a run its curves cross: larger learning rates catch up while the rate decays.
+    """
+
+    startup: Positive = 2
+    """Trials that must have finished before any is ended."""
+    after: Share = 0.375
+    """Share of a run's steps before which nothing is ended, in [0, 1)."""
+
+
+class MedianPruner(EarlyPruner):
+    """Ends a trial whose best loss so far is over the median of the finished trials' at the same step.
+
+    Source: Golovin et al., "Google Vizier" (KDD 2017), section 3.2.2, with the loss at the step in the place of its
+    running average.
+    """
+
+    kind: Literal["median"] = "median"
+
+
+class PercentilePruner(EarlyPruner):
+    """As the median, with another percentile of the finished trials' losses."""
+
+    kind: Literal["percentile"] = "percentile"
+    percentile: Annotated[float, Field(ge=0.0, le=100.0)] = 25.0
+    """What a trial's best loss must not be over, in [0, 100]: 0 the best of the finished ones, 50 their median."""
+
+
+class HyperbandPruner(Declaration):
+    """Ends a trial that is not among the best 1 / reduction at a rung, in several brackets with rungs of their own.
+
+    Source: Li et al., "Hyperband" (JMLR 18, 2018), algorithm 1, as successive halving without waiting for a rung to fill.
+    """
+
+    kind: Literal["hyperband"] = "hyperband"
+    reduction: Annotated[int, Field(ge=2, le=100)] = 3
+    """Each rung is so many times as far as the one before, and 1 of so many passes it; 2 or more."""
+    after: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.125
+    """Share of a run's steps at which the first rung of the first bracket lies, in (0, 1)."""
+
+
+Pruner = Annotated[NoPruner | MedianPruner | PercentilePruner | HyperbandPruner, Field(discriminator="kind")]
 
 
 class Tune(Declaration):
@@ -59,12 +128,16 @@ class Tune(Declaration):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Range]  # type: ignore[reportIncompatibleVariableOverride]  # pydantic's way to type extras
 
-    trials: Annotated[int, Field(ge=2, le=10_000)] = 6
-    """Trials for each cell, at least 2; the same for every variant."""
+    trials: Annotated[int, Field(ge=2, le=10_000)] = 7
+    """Trials for each cell, at least 2; the same for every variant. An odd number has one in the middle of a grid."""
     seeds: Positive = 1
     """Seeds that each trial is the mean of."""
-    sampler: Annotated[Tpe | Random | Grid, Field(discriminator="kind")] = Grid()
+    sampler: Sampler = Grid()
     """How trials are proposed."""
+    pruner: Pruner = PercentilePruner()
+    """When a trial is ended early, by its evaluations; with several seeds the first one's decide."""
+    extend: Annotated[int, Field(ge=0, le=100)] = 2
+    """Further trials, each a step beyond the end at which the best lies, for each setting; 0: none."""
 
     @model_validator(mode="after")
     def _stands_together(self) -> Tune:
@@ -74,7 +147,12 @@ class Tune(Declaration):
                 ("trials", self.trials, "there is nothing to tune: give a range, as learning_rate: {low: 1e-4, high: 1e-2}")
             )
         if isinstance(self.sampler, Grid) and len(self.ranges) > 1:
-            found.append(("sampler.kind", "grid", "a grid is over one setting; use tpe or random for several"))
+            found.append(("sampler.kind", "grid", "a grid is over one setting; use tpe, gp or random for several"))
+        if not isinstance(self.pruner, NoPruner) and (moved := [path for path in STEPS if path in self.ranges]):
+            rule = (
+                f"trials that differ in {', '.join(moved)} are not evaluated at the same steps; set pruner: {{kind: none}}"
+            )
+            found.append(("pruner.kind", self.pruner.kind, rule))
         conflicts("Tune", found)
         return self
 
@@ -82,3 +160,19 @@ class Tune(Declaration):
     def ranges(self) -> dict[str, Range]:
         """The searched settings by path."""
         return dict(self.__pydantic_extra__ or {})
+
+
+def as_declared(values: Mapping[str, float], *, settings: Mapping[str, Any]) -> dict[str, float]:
+    """The values of dotted paths, rounded where the setting, as it is now, is a whole number."""
+    return {path: round(value) if _is_whole(_at(settings, path)) else value for path, value in values.items()}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _at(settings: Mapping[str, Any], path: str) -> object:
+    here: Any = settings
+    for key in path.split("."):
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here

@@ -10,13 +10,19 @@ import math
 from collections.abc import Mapping, Sequence
 
 from knockout.declare.claim import Competence
+from knockout.judge.learning import Curve, tokens_needed
 from knockout.judge.records import BASELINE, RunRecord, final_value, of_cell
 from knockout.judge.sentences import count, number
 from knockout.judge.verdict import SizeCompetence
 
 
 def competence_at(
-    size: str, *, competence: Competence, records: Sequence[RunRecord], floors: Mapping[str, float]
+    size: str,
+    *,
+    competence: Competence,
+    records: Sequence[RunRecord],
+    floors: Mapping[str, float],
+    curve: Curve = (),
 ) -> SizeCompetence:
     """Whether the baseline's mean loss over its finished seeds is far enough under the floor; nats per
     token.
@@ -38,6 +44,8 @@ def competence_at(
         diverged=len(values) - len(finished),
         total=len(values),
     )
+    if not met and loss is not None and floor is not None and 2 * (len(values) - len(finished)) <= len(values):
+        sentence = f"{sentence}; {_would_do(curve, target=floor - competence.by)}"
     return SizeCompetence(
         size=size,
         floor=competence.floor,
@@ -48,6 +56,14 @@ def competence_at(
         met=met,
         sentence=sentence,
     )
+
+
+def _would_do(curve: Curve, *, target: float) -> str:
+    """How many tokens would likely teach it enough."""
+    needed = tokens_needed(curve, target=target)
+    if needed is None:
+        return "how many tokens would do cannot be told from its curve"
+    return f"about {needed:.1e} tokens a run would likely do, {number(needed / curve[-1][0])} times as many"
 
 
 def _rule(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from knockout.declare.claim import BASELINE
+from knockout.declare.metric import LOSSES
 
 RESULTS = ("done", "diverged")
 
@@ -19,8 +20,9 @@ RESULTS = ("done", "diverged")
 class RunRecord:
     """One run: what it is, how it ended, what it measured and what it cost.
 
-    `metrics` holds final values: train_loss, val_loss, generation_loss in nats per token, bits_per_byte;
-    generation_loss at least for a model that sees the future. `flops` counts the whole run. `parameters` counts
+    `metrics` holds final values: train_loss, val_loss, generation_loss in nats per token, bits_per_byte, and where they
+    were measured peak_memory_bytes, tokens_per_second, routing_entropy; generation_loss at least for a model that sees the
+    future. `flops` counts the whole run. `parameters` counts
     by part, with `total`.
     """
 
@@ -48,14 +50,15 @@ class RunRecord:
 
 
 def final_value(record: RunRecord, *, metric: str) -> float | None:
-    """A result's final value; infinity for a diverged run or one that is not finite, None where there is
-    none.
+    """A result's final value; None where there is none. A loss that diverged or is not finite is infinite: the worst.
 
     For a causal model the loss of each token from its prefix alone is what val_loss measures; it stands in where the
     run recorded no generation_loss of its own, which is taken over fewer tokens.
     """
     if record.state not in RESULTS:
         return None
+    if metric not in LOSSES:
+        return _measured(record, metric=metric)
     if record.state == "diverged":
         return math.inf
     value = record.metrics.get(metric)
@@ -64,6 +67,13 @@ def final_value(record: RunRecord, *, metric: str) -> float | None:
     if value is None:
         return None
     return value if math.isfinite(value) else math.inf
+
+
+def _measured(record: RunRecord, *, metric: str) -> float | None:
+    """What is no loss, as it was measured: itself, or else the mean over the layers that have it (`metric/block.03`)."""
+    layers = [value for name, value in record.metrics.items() if name.startswith(f"{metric}/")]
+    value = record.metrics.get(metric, sum(layers) / len(layers) if layers else math.nan)
+    return value if math.isfinite(value) else None
 
 
 def of_cell(records: Iterable[RunRecord], *, variant: str, size: str) -> dict[int, RunRecord]:

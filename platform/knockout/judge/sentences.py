@@ -6,13 +6,20 @@ asked for, so that the outcome can be checked by reading.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from knockout.declare.claim import Compared, Equivalent
-from knockout.judge.binomial import Share
-from knockout.judge.ranks import RankTest
-from knockout.judge.student import PairedT
+from knockout.judge.shapes.observed import Cell, Observed
+from knockout.judge.statistics.binomial import Share
+from knockout.judge.statistics.student import PairedT
 from knockout.judge.verdict import Interval
+
+Words = tuple[str, str]
+"""What an effect under zero is called, and one over it."""
+SIDES: Words = ("better", "worse")
+HEIGHTS: Words = ("lower", "higher")
+EXTENTS: Words = ("smaller", "larger")
+BYTES_IN_MB = 1e6
 
 
 def number(value: float) -> str:
@@ -25,44 +32,106 @@ def count(amount: int, noun: str) -> str:
     return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 
+def figure(value: float, *, metric: str) -> str:
+    """A value of the metric without its unit; bytes in MB (10^6 bytes)."""
+    return number(value / BYTES_IN_MB if metric == "peak_memory_bytes" else value)
+
+
 def amount(value: float, *, metric: str) -> str:
-    """A difference in the metric's unit: `5.91 nats`, `1 nat`, `0.1 bits per byte`."""
-    unit = "bit" if metric == "bits_per_byte" else "nat"
-    text = number(value)
-    return f"{text} {unit}{'' if text == '1' else 's'}{' per byte' if unit == 'bit' else ''}"
+    """A difference in the metric's unit: `5.91 nats`, `1 nat`, `0.1 bits per byte`, `12.5 MB`, `310 tokens/s`."""
+    text = figure(value, metric=metric)
+    match metric:
+        case "peak_memory_bytes":
+            return f"{text} MB"
+        case "tokens_per_second":
+            return f"{text} tokens/s"
+        case "bits_per_byte":
+            return f"{text} bit{'' if text == '1' else 's'} per byte"
+        case _:
+            return f"{text} nat{'' if text == '1' else 's'}"
 
 
-def paired(expect: Compared | Equivalent, *, seen: PairedT, interval: Interval, metric: str) -> str:
-    """What a comparison of finished runs found."""
-    side = f"{amount(abs(seen.mean), metric=metric)} {'worse' if seen.mean > 0 else 'better'}"
-    difference = "equal to" if seen.mean == 0.0 else f"{side} than"
-    where = f"{expect.variant} is {difference} {expect.than} on {metric}"
-    return f"{where}, {_interval(interval)}, {count(seen.num_pairs, 'paired seed')}"
+@dataclass(frozen=True)
+class Difference:
+    """How a difference is told: whose it is, from what, and in which words."""
+
+    ours: str
+    theirs: str
+    words: Words
+
+    def found(self, seen: PairedT, *, interval: Interval, metric: str) -> str:
+        """What finished runs say of it."""
+        side = f"{amount(abs(seen.mean), metric=metric)} {self.words[seen.mean > 0]} than"
+        difference = "equal to" if seen.mean == 0.0 else side
+        spread = within(interval, words=self.words, metric=metric)
+        return f"{self.ours} {difference} {self.theirs} on {metric}, {spread}, {seeds(seen.num_pairs)}"
 
 
-def ranked(expect: Compared | Equivalent, *, seen: RankTest, metric: str) -> str:
+@dataclass(frozen=True)
+class Slope:
+    """How a change with size is told."""
+
+    gap: str
+
+    def found(self, seen: PairedT, *, interval: Interval, metric: str) -> str:
+        """What finished runs say of it."""
+        change = f"{'rises' if seen.mean > 0 else 'falls'} by {amount(abs(seen.mean), metric=metric)}"
+        spread = within(interval, words=("falling", "rising"), metric=metric)
+        doing = "does not change" if seen.mean == 0.0 else change
+        return f"{self.gap} {doing} with each doubling of the baseline's parameters, {spread}, {seeds(seen.num_pairs)}"
+
+
+def seeds(num_seeds: int) -> str:
+    """`5 paired seeds`."""
+    return count(num_seeds, "paired seed")
+
+
+def ranked(observed: Observed, *, cells: Sequence[Cell]) -> str:
     """What a comparison found in which a run diverged."""
-    variant, than = (sum(math.isinf(value) for value in side) for side in (seen.variant, seen.than))
+    (name, _), *others = cells
+    first = f"{name} diverged in {observed.diverged(cells[0])} of {seeds(observed.num_seeds)}"
+    rest = [f"{cell[0]} in {observed.diverged(cell)}" for cell in cells[1:]]
+    how = "by rank" if len(others) == 1 else "by signed ranks"
+    return f"{', '.join([first, *rest])}; compared {how} on {observed.metric} with divergence as the worst"
+
+
+def cancelled(observed: Observed, *, cells: Sequence[Cell]) -> str:
+    """Why divergences leave nothing to compare."""
+    names = [f"{name} in {observed.diverged((name, size))}" for name, size in cells if observed.diverged((name, size))]
     return (
-        f"{expect.variant} diverged in {variant} of {count(len(seen.variant), 'paired seed')}, "
-        f"{expect.than} in {than}; compared by rank on {metric} with divergence as the worst"
+        f"runs diverged ({', '.join(names)} of {seeds(observed.num_seeds)}) on both sides of the difference at the same "
+        f"seed, so that it has no value there"
     )
+
+
+def unmeasured(observed: Observed, *, what: str) -> str:
+    """Why a divergence leaves what a claim is about without a value."""
+    names = [f"{name} at {size} in {n}" for name, size in observed.values if (n := observed.diverged((name, size)))]
+    return f"runs diverged ({', '.join(names)} of {seeds(observed.num_seeds)}), and {what} has no value then"
 
 
 def share(variant: str, *, seen: Share, interval: Interval) -> str:
     """How often a variant diverged."""
     ends = f"{number(interval.low)} to {number(interval.high)}"
     often = f"{variant} diverged in {seen.count} of {count(seen.total, 'seed')}"
-    return f"{often}, {_level(interval)} interval of the share {ends}"
+    return f"{often}, {level(interval)} interval of the share {ends}"
 
 
-def asked(expect: Compared | Equivalent, *, threshold: float, metric: str) -> str:
-    """What the claim asked for."""
-    if isinstance(expect, Equivalent):
-        return f"the claim asked for a difference within ± {number(threshold)}"
-    if threshold == 0.0:
-        return f"the claim asked for {expect.relation}"
-    return f"the claim asked for {expect.relation} by more than {amount(threshold, metric=metric)}"
+def asked(relation: str, *, threshold: float, metric: str) -> str:
+    """What a claim about a side asked for."""
+    more_than = f" by more than {amount(threshold, metric=metric)}" if threshold else ""
+    return f"the claim asked for {relation}{more_than}"
+
+
+def asked_within(margin: float, *, metric: str) -> str:
+    """What a claim of equivalence asked for."""
+    return f"the claim asked for a difference within ± {figure(margin, metric=metric)}"
+
+
+def asked_trend(direction: str, *, by: float, metric: str) -> str:
+    """What a claim about a trend asked for."""
+    more_than = f" by more than {amount(by, metric=metric)} with each doubling" if by else ""
+    return f"the claim asked for a gap that {direction}{more_than}"
 
 
 def more(more_seeds: int | None) -> str:
@@ -76,14 +145,16 @@ def corrected(p: float, *, num_claims: int) -> str:
     return f"alone this would settle it, but not {among} (Holm's p = {number(p)})"
 
 
-def _level(interval: Interval) -> str:
+def level(interval: Interval) -> str:
+    """`95 %`."""
     return f"{100 * interval.level:g} %"
 
 
-def _interval(interval: Interval) -> str:
+def within(interval: Interval, *, words: Words, metric: str) -> str:
     """The ends in the direction of the effect; with a word for each where they lie on both sides of zero."""
     low, high = interval.low, interval.high
     if low < 0.0 < high:
-        return f"{_level(interval)} interval from {number(-low)} better to {number(high)} worse"
+        ends = f"{figure(-low, metric=metric)} {words[0]} to {figure(high, metric=metric)} {words[1]}"
+        return f"{level(interval)} interval from {ends}"
     near, far = sorted((abs(low), abs(high)))
-    return f"{_level(interval)} interval {number(near)} to {number(far)}"
+    return f"{level(interval)} interval {figure(near, metric=metric)} to {figure(far, metric=metric)}"

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from knockout.declare.claim import Claim
+from knockout.declare.expectation import Causality, Diverges, Expectation, Knee, Order, Threshold
+
+ROW = " → "
+"""Between the variants of a row."""
 
 Outcome = Literal["supported", "refuted", "inconclusive", "not run"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A two-sided confidence interval, in the metric's unit."""
+    """A two-sided confidence interval, in the metric's unit; infinite where a threshold may lie beyond what was tried."""
 
     low: float
     high: float
@@ -25,11 +29,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say about one claim at one size.
+    """What the runs say about one claim at one size, or over all of them for a trend.
 
-    `effect` is variant minus the other, so over zero is worse; None where a divergence leaves no number, or
-    where nothing was measured. For `diverges` it is the share of runs that diverged; for an identity, the
-    leak. `p` is after Holm's correction over the claims of that size. `more_seeds` estimates what would
+    `effect` is variant minus the other, so that a loss over zero is worse; None where a divergence leaves no number, or
+    where nothing was measured. For `interaction` it is the first gap minus the second, for `order` the weakest step in the
+    claimed direction, for `trend` the slope of the gap per doubling of parameters; for `ratio` the ratio, for `knee` and
+    `threshold` the x (None: beyond the last), for `diverges` the share of runs that diverged, for an identity the leak.
+    `p` is after Holm's correction over the claims of that size. `more_seeds` estimates what would
     settle an inconclusive claim; None when it is over 100 or unknown. `note` limits what was shown.
     `cost_seconds` is the training behind the verdict.
     """
@@ -68,23 +74,15 @@ class SizeCompetence:
     sentence: str
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Every claim's verdict at every size, and what the sizes' baselines had learnt."""
-
-    verdicts: tuple[Verdict, ...]
-    competence: tuple[SizeCompetence, ...]
-
-
 def blank(claim: Claim, *, size: str, outcome: Outcome, reason: str, cost_seconds: float = 0.0) -> Verdict:
     """A verdict that carries no measurement yet."""
-    expect = claim.expect
+    about = _about(claim.expect)
     return Verdict(
         claim=claim.id,
         says=claim.says,
-        variant=expect.variant,
-        than=getattr(expect, "than", None),
-        relation=expect.relation,
+        variant=about.variant,
+        than=about.than,
+        relation=claim.expect.relation,
         size=size,
         outcome=outcome,
         effect=None,
@@ -99,3 +97,30 @@ def blank(claim: Claim, *, size: str, outcome: Outcome, reason: str, cost_second
         cost_seconds=cost_seconds,
         source=claim.source,
     )
+
+
+def not_run(claim: Claim, *, size: str, what: str, missing: str | None) -> Verdict:
+    """A verdict for want of results, which names what is missing."""
+    return blank(claim, size=size, outcome="not run", reason=f"{what}; {missing}" if missing else what)
+
+
+@dataclass(frozen=True)
+class _About:
+    variant: str
+    than: str | None = None
+
+
+def _about(expect: Expectation) -> _About:
+    """Who is compared with whom; a row of variants by its arrows."""
+    match expect:
+        case Diverges() | Causality():
+            return _About(expect.variant)
+        case Order():
+            return _About(ROW.join(expect.along))
+        case Knee():
+            return _About(ROW.join(expect.along.values()))
+        case Threshold():
+            gaps = expect.along.values()
+            return _About(ROW.join(gap.variant for gap in gaps), ROW.join(gap.than for gap in gaps))
+        case _:
+            return _About(expect.variant, expect.than)

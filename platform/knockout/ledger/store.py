@@ -3,7 +3,7 @@
 The invariant: a run is claimed, renewed and finished by compare-and-set on (state, owner) inside one statement, so two
 processes can never hold the same run, and a result from an owner that lost its lease is refused.
 
-    planned -> leased -> running -> done | diverged | failed | cancelled | timed-out
+    planned -> leased -> running -> done | diverged | pruned | failed | cancelled | timed-out
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
 
-State = Literal["planned", "leased", "running", "done", "diverged", "failed", "cancelled", "timed-out"]
+State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
 FINISHED = ("done", "diverged")
 """A result: the run is never executed again."""
 HELD = ("leased", "running")
-CLAIMABLE = ("planned", "failed", "cancelled", "timed-out")
+PRUNED = "pruned"
+"""An end for the search that asked for the run; whoever else asks for it goes on with it."""
+CLAIMABLE = ("planned", PRUNED, "failed", "cancelled", "timed-out")
 LEASE_SECONDS = 60.0
 """A lease of another host is dead when its heartbeat is older than this."""
 
@@ -257,17 +259,6 @@ class Ledger:
         if len(found) != 1:
             raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
         return found[0]
-
-    def speeds(self, *, limit: int) -> list[tuple[int, float, float]]:
-        """(steps, training FLOPs, seconds) of the newest runs that were trained here to their end."""
-        query = (
-            sql.select(_runs.c.step, _runs.c.flops, _runs.c.seconds)
-            .where(_runs.c.state == "done", _runs.c.attempts == 1)
-            .order_by(_runs.c.finished.desc())
-            .limit(limit)
-        )
-        with self._read() as connection:
-            return [(row.step, row.flops, row.seconds) for row in connection.execute(query)]
 
     def nearest(self, meaning: dict[str, Any], *, identity: str) -> list[LedgerRun]:
         """The other runs of the same seed, from which a difference can be told."""

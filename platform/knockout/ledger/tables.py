@@ -60,6 +60,18 @@ asks = sql.Table(
     sql.Column("seed", sql.Integer, nullable=False),
     sql.Column("role", sql.String(16), nullable=False),
 )
+speeds = sql.Table(
+    "speeds",
+    schema,
+    sql.Column("machine", sql.String(255), primary_key=True),
+    sql.Column("versions", sql.String(255), primary_key=True),
+    sql.Column("shape", sql.String(64), primary_key=True),
+    sql.Column("origin", sql.String(64), primary_key=True),
+    sql.Column("start_seconds", sql.Float, nullable=False),
+    sql.Column("step_seconds", sql.Float, nullable=False),
+    sql.Column("evaluation_seconds", sql.Float, nullable=False),
+    sql.Column("measured", sql.Float, nullable=False),
+)
 
 
 def open_engine(workspace: Workspace) -> Engine:

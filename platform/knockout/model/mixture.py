@@ -26,19 +26,31 @@ LEAST_SUM = 1e-20
 
 @dataclass(frozen=True)
 class Routing:
-    """What the router did in one forward pass: the share of all assignments that each expert got."""
+    """What the router did in some forward passes: how many assignments each expert got."""
 
-    load_E: Tensor
+    count_E: Tensor
+
+    def __add__(self, other: Routing) -> Routing:
+        """What it did in the passes of both."""
+        return Routing(self.count_E + other.count_E)
+
+    @property
+    def load_E(self) -> Tensor:
+        """The share of all assignments that each expert got: f of Fedus et al. 2022, equation 5, for one choice."""
+        return self.count_E / self.count_E.sum()
 
     @property
     def entropy(self) -> Tensor:
-        """Entropy of the load in nats: log(experts) when even, 0 when one expert does everything."""
+        """Shannon's entropy of the load in nats: log(experts) when even, 0 when one expert does everything."""
         return torch.special.entr(self.load_E).sum()
 
     @property
-    def max_load(self) -> Tensor:
-        """Share of the busiest expert: 1 / experts when even, 1 when one expert does everything."""
-        return self.load_E.max()
+    def load_max(self) -> Tensor:
+        """Load of the busiest expert over the mean one: 1 when even, the number of experts when one does everything.
+
+        max(Load) / mean(Load) of Shazeer et al. 2017, appendix A, table 6.
+        """
+        return self.count_E.shape[0] * self.load_E.max()
 
 
 class Router(Linear):
@@ -103,9 +115,8 @@ class MixtureOfExperts(FeedForward):
         return loss
 
     def _note(self, score_NE: Tensor, count_E: Tensor) -> None:
-        load_E = count_E / count_E.sum()
-        self._auxiliary_loss = self.balance.loss(score_NE, load_E=load_E)
-        self.routing = Routing(load_E)
+        self.routing = Routing(count_E)
+        self._auxiliary_loss = self.balance.loss(score_NE, load_E=self.routing.load_E)
         if self.training:
             self.balance.observe(count_E)
 

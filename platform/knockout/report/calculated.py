@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from knockout.judge.calculated import CalculatedVerdict
+from knockout.judge.calculation.calculated import CalculatedVerdict
 
 WIDE = 140
 """Columns from which on the table is easier to read than lines."""

@@ -25,6 +25,8 @@ _UNITS = {
     "gradient_norm": "gradient norm",
     "activation_rms": "root mean square",
     "update_ratio": "update / weight",
+    "routing_entropy": "nats",
+    "expert_load_max": "largest load / mean load",
     "tokens_per_second": "tokens per second",
     "learning_rate": "learning rate",
 }

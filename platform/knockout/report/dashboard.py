@@ -57,8 +57,10 @@ class Layers(_Titled):
 
     kind: Literal["layers"]
     """layers."""
-    metric: Literal["gradient_norm", "activation_rms", "update_ratio"] = "gradient_norm"
-    """What is shown of each block."""
+    metric: Literal["gradient_norm", "activation_rms", "update_ratio", "routing_entropy", "expert_load_max"] = (
+        "gradient_norm"
+    )
+    """What is shown of each block; the last two are those of mixtures of experts, and the chart is absent without any."""
     scale: Literal["linear", "log"] = "log"
     """Vertical axis."""
     at: Annotated[tuple[Literal["first", "last"], ...], Field(min_length=1)] = ("first", "last")

@@ -1,6 +1,7 @@
 """Draws a search: loss against each tuned setting, one line a variant, a panel for each size and setting.
 
-The invariant: every trial is a point; one that diverged is a cross at the top, and the chosen one wears a ring.
+The invariant: every trial is a mark. One that was pruned is a triangle at its loss then, which is no result and joins no
+line; one that diverged is a cross at the top; the chosen one wears a ring.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from knockout.report.palette import Style
 
 
 def draw_tuning(chart: Mapping[str, Any], *, key: str, styles: Mapping[str, Style]) -> str:
-    """The chart as inline SVG; its table has size, variant, path, log, value, loss, chosen."""
+    """The chart as inline SVG; its table has size, variant, path, log, value, state, loss, chosen."""
     table = pl.DataFrame(chart["table"])
     places = list(table.select("size", "path").unique(maintain_order=True).iter_rows())
     many = table["size"].n_unique() > 1
@@ -37,10 +38,12 @@ def draw_tuning(chart: Mapping[str, Any], *, key: str, styles: Mapping[str, Styl
 def _points(panel: Axes, *, rows: pl.DataFrame, styles: Mapping[str, Style]) -> None:
     for name, style in styles.items():
         mine = rows.filter(pl.col("variant") == name)
-        line = mine.filter(pl.col("loss").is_not_null())
+        line = mine.filter(pl.col("state") == "done")
         panel.plot(line["value"], line["loss"], color=style.color, linestyle=style.dash, marker="o", markersize=4)
         best = line.filter("chosen")
         panel.plot(best["value"], best["loss"], color=style.color, linestyle="", marker="o", markersize=11, fillstyle="none")
-        lost = mine.filter(pl.col("loss").is_null())
+        pruned = mine.filter(pl.col("state") == "pruned")
+        panel.plot(pruned["value"], pruned["loss"], color=style.color, linestyle="", marker="v", markersize=5, alpha=0.6)
+        lost = mine.filter(pl.col("state") == "diverged")
         top = [1.0] * len(lost)
         panel.plot(lost["value"], top, color=style.color, linestyle="", marker="x", transform=panel.get_xaxis_transform())

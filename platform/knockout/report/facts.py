@@ -15,8 +15,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from knockout.judge.fairness import Flag
+from knockout.judge.judgement import Judgement
 from knockout.judge.records import RunRecord, sizes_of, variants_of
-from knockout.judge.verdict import Judgement
 from knockout.report import figures, tables
 from knockout.report.charts import tabulate
 from knockout.report.dashboard import Dashboard, load_dashboard
@@ -33,6 +34,8 @@ def facts(
     machine: Mapping[str, Any],
     seconds: Mapping[str, float],
     command: str,
+    controls: Sequence[RunRecord] = (),
+    fairness: Sequence[Flag] = (),
     dashboard: Dashboard | None = None,
 ) -> dict[str, Any]:
     """Gather a report's facts.
@@ -40,9 +43,12 @@ def facts(
     `study` holds name, question, source {document, section} or None, corpus, sizes, seeds, decide, declaration (the YAML
     text) and patches (variant -> patch), and where settings were matched or searched, matched and tuned. `floors` are, for
     each size, the corpus' cross-entropies in nats per token. `seconds` holds the submission's total and training time.
-    `command` makes the same study again. `dashboard` defaults to the declared one. Raises what `load_dashboard` raises.
+    `command` makes the same study again. `controls` are runs that cost something and are in no figure.
+    `fairness` is what may favour a variant. `dashboard` defaults
+    to the declared one. Raises what `load_dashboard` raises.
     """
     charts = (dashboard or load_dashboard()).charts
+    every = [*records, *controls]
     made = [tabulate(chart, records=records, floors=floors, tuned=study.get("tuned", ())) for chart in charts]
     return {
         "study": plain(study),
@@ -50,13 +56,16 @@ def facts(
         "sizes": [size for size in study["sizes"] if size in sizes_of(records)],
         "verdicts": plain(judgement.verdicts),
         "competence": plain(judgement.competence),
+        "controls": plain(judgement.controls),
+        "noise": plain(judgement.noise),
+        "fairness": plain(fairness),
         "floors": plain(floors),
         "sightings": tables.sightings(records),
         "finals": plain(tables.finals(records)),
         "charts": plain([chart for chart in made if chart is not None]),
         "curves_missing": figures.curves_missing(records),
-        "runs": plain(figures.costs(records).to_dicts()),
-        "cost": plain(tables.cost_by_variant(records)),
+        "runs": plain(figures.costs(every).to_dicts()),
+        "cost": plain([*tables.cost_by_variant(every), *tables.tuning_by_variant(study.get("tuned", ()))]),
         "parameters": plain(tables.parameters(records)),
         "differences": plain(tables.differences(records, patches=study.get("patches", {}))),
         "seconds": plain(seconds),

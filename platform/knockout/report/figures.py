@@ -20,6 +20,9 @@ from knockout.judge.records import RESULTS, RunRecord, final_value, sizes_of, va
 
 METRICS_FILE = "metrics.parquet"
 FINAL_METRICS = ("train_loss", "val_loss", "generation_loss", "bits_per_byte")
+ROUTING_METRICS = ("routing_entropy", "expert_load_max")
+"""Of models with mixtures of experts."""
+COST_METRICS = ("peak_memory_bytes", "tokens_per_second")
 AGGREGATES = ("total", "active", "non_embedding")
 """Counts that are sums over parts, and no part themselves."""
 
@@ -31,6 +34,18 @@ _LONG = {
     "tokens": pl.Int64,
     "metric": pl.String,
     "value": pl.Float64,
+}
+_TUNING = {
+    "size": pl.String,
+    "variant": pl.String,
+    "trials": pl.Int64,
+    "extensions": pl.Int64,
+    "pruned": pl.Int64,
+    "reused": pl.Int64,
+    "seconds": pl.Float64,
+    "tokens": pl.Int64,
+    "flops": pl.Float64,
+    "saved_share": pl.Float64,
 }
 _COST = {
     "size": pl.String,
@@ -50,16 +65,43 @@ _COST = {
 
 
 def trials(tuned: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Every trial of every search: size, variant, path, log, value, loss (null: diverged), chosen."""
+    """Every trial of every search: size, variant, path, log, value, state (done, diverged, pruned), loss, chosen.
+
+    The loss of a done trial is its result, of a pruned one its last evaluation, of a diverged one null.
+    """
     rows = [
-        (one["size"], one["variant"], path, one["log"][path], value, trial["loss"], value == one["chosen"][path])
+        (one["size"], one["variant"], path, one["log"][path], value, trial["state"], _loss(trial), _is_chosen(trial, one))
         for one in tuned
         for trial in one["trials"]
         for path, value in trial["values"].items()
     ]
     schema = {"size": pl.String, "variant": pl.String, "path": pl.String, "log": pl.Boolean}
-    values = {"value": pl.Float64, "loss": pl.Float64, "chosen": pl.Boolean}
+    values = {"value": pl.Float64, "state": pl.String, "loss": pl.Float64, "chosen": pl.Boolean}
     return pl.DataFrame(rows, schema={**schema, **values}, orient="row")
+
+
+def _loss(trial: Mapping[str, Any]) -> float | None:
+    return trial["last"][1] if trial["state"] == "pruned" else trial["loss"]
+
+
+def _is_chosen(trial: Mapping[str, Any], search: Mapping[str, Any]) -> bool:
+    return trial["state"] == "done" and trial["values"] == search["chosen"]
+
+
+def tuning_costs(tuned: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """What each cell's search cost: size, variant, trials, extensions, pruned, seconds, tokens, flops, saved_share."""
+    rows = [
+        {
+            **{name: one[name] for name in ("size", "variant", "saved_share")},
+            "trials": len(one["trials"]),
+            "extensions": sum(trial["extends"] is not None for trial in one["trials"]),
+            "pruned": sum(trial["state"] == "pruned" for trial in one["trials"]),
+            "reused": sum(trial["reused"] for trial in one["trials"]),
+            **{name: sum(trial[name] for trial in one["trials"]) for name in ("seconds", "tokens", "flops")},
+        }
+        for one in tuned
+    ]
+    return pl.DataFrame(rows, schema=_TUNING)
 
 
 def curves_missing(records: Iterable[RunRecord]) -> list[str]:
@@ -81,8 +123,8 @@ def gradient_by_layer(records: Sequence[RunRecord], *, metric: str = "gradient_n
     """A per-block metric at each run's first and last evaluation: size, variant, at, layer, mean, low,
     high, num_seeds.
 
-    `metric` is gradient_norm, activation_rms or update_ratio; `at` is first or last; layers count from 0,
-    input first.
+    `metric` is gradient_norm, activation_rms, update_ratio, routing_entropy or expert_load_max; `at` is first or last;
+    layers count from 0, input first.
     """
     rows = _values(records, pl.col("metric").str.starts_with(f"{metric}/block."))
     rows = rows.with_columns(layer=pl.col("metric").str.extract(r"block\.(\d+)$").cast(pl.Int64))
@@ -97,7 +139,7 @@ def final_metrics(records: Sequence[RunRecord]) -> pl.DataFrame:
     rows = [
         (run.size, run.variant, metric, value)
         for run in records
-        for metric in FINAL_METRICS
+        for metric in (*FINAL_METRICS, *ROUTING_METRICS, *COST_METRICS)
         if (value := final_value(run, metric=metric)) is not None and math.isfinite(value)
     ]
     schema = {"size": pl.String, "variant": pl.String, "metric": pl.String, "value": pl.Float64}

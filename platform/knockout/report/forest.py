@@ -1,8 +1,8 @@
 """The small forest plots of the verdict table: where effect, interval and threshold lie, in percent of the
 width.
 
-The invariant: all rows share one axis. It is stretched near zero (inverse hyperbolic sine), so that an
-effect of 6 nats and one of 0.02 can both be read.
+The invariant: all rows share one axis, so only differences between losses are drawn. It is stretched near zero (inverse
+hyperbolic sine), so that an effect of 6 nats and one of 0.02 can both be read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from knockout.declare.metric import LOSSES
 from knockout.report.words import number
 
 _LINEAR_BELOW = 0.05
@@ -46,7 +47,13 @@ def forest(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _row(verdict: Mapping[str, Any], *, place: Any) -> dict[str, Any]:
     threshold, relation = verdict["threshold"], verdict["relation"]
-    edges = {"worse": [threshold], "better": [-threshold], "equivalent": [-threshold, threshold]}[relation]
+    edges = {
+        "worse": [threshold],
+        "higher": [threshold],
+        "better": [-threshold],
+        "lower": [-threshold],
+        "equivalent": [-threshold, threshold],
+    }[relation]
     return {
         "low": place(verdict["interval"]["low"]),
         "high": place(verdict["interval"]["high"]),
@@ -56,7 +63,9 @@ def _row(verdict: Mapping[str, Any], *, place: Any) -> dict[str, Any]:
 
 
 def _comparable(verdict: Mapping[str, Any]) -> bool:
-    return verdict["interval"] is not None and verdict["relation"] in ("worse", "better", "equivalent")
+    """Whether it is a difference between two variants' losses."""
+    plain = verdict["relation"] in ("worse", "better", "higher", "lower", "equivalent")
+    return plain and verdict["interval"] is not None and verdict["metric"] in LOSSES
 
 
 def _extent(verdict: Mapping[str, Any]) -> list[float]:

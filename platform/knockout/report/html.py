@@ -17,10 +17,10 @@ from markupsafe import Markup
 
 from knockout.report.canvas import short
 from knockout.report.charts import draw, legend
-from knockout.report.figures import FINAL_METRICS
+from knockout.report.figures import FINAL_METRICS, ROUTING_METRICS
 from knockout.report.forest import forest
 from knockout.report.palette import INK, variant_styles
-from knockout.report.words import duration, effect, grouped, mean_sd, number, ratio, thousands
+from knockout.report.words import duration, effect, grouped, mean_sd, megabytes, number, ratio, thousands
 
 FILE_NAME = "report.html"
 
@@ -55,13 +55,15 @@ def render_html(facts: Mapping[str, Any]) -> str:
         "effect": effect,
         "grouped": grouped,
         "mean_sd": mean_sd,
+        "megabytes": megabytes,
         "number": number,
         "ratio": ratio,
         "short": short,
         "thousands": thousands,
     }
     styles = variant_styles(facts["variants"])
-    recorded = [name for name in FINAL_METRICS if any(name in row["metrics"] for row in facts["finals"])]
+    final = [*FINAL_METRICS, *ROUTING_METRICS]
+    recorded = [name for name in final if any(name in row["metrics"] for row in facts["finals"])]
     seeing = any(not row["causal"] for row in facts["finals"])
     charts = [
         {
@@ -75,6 +77,7 @@ def render_html(facts: Mapping[str, Any]) -> str:
         facts,
         drawn=charts,
         forest=forest(facts["verdicts"]),
+        with_memory=any("peak_memory_bytes" in row["metrics"] for row in facts["finals"]),
         columns=[name for name in recorded if seeing or name != "generation_loss"],
         colors={name: "currentColor" if s.color == INK else s.color for name, s in styles.items()},
     )

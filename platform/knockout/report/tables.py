@@ -64,12 +64,30 @@ def sightings(records: Sequence[RunRecord]) -> list[str]:
     return sentences
 
 
+def tuning_by_variant(tuned: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What the search of each cell cost, in the columns of `cost_by_variant`; a run is a trial here."""
+    return [
+        {
+            "size": row["size"],
+            "variant": row["variant"],
+            "role": "trial",
+            "num_runs": row["trials"],
+            "num_reused": row["reused"],
+            "seconds": row["seconds"],
+            "tokens_per_second": _ratio(row["tokens"], row["seconds"]),
+            "flops": row["flops"],
+        }
+        for row in figures.tuning_costs(tuned).to_dicts()
+    ]
+
+
 def cost_by_variant(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """What each cell cost: runs, how many were reused, seconds in all, median tokens per second, FLOPs in
     all.
     """
     by_cell = figures.costs(records).group_by("size", "variant", maintain_order=True)
     return by_cell.agg(
+        role=pl.lit("judged"),
         num_runs=pl.len(),
         num_reused=pl.col("reused").sum(),
         seconds=pl.col("seconds").sum(),

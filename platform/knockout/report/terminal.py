@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knockout.judge.controls import ControlResult
 from knockout.judge.records import RunRecord
 from knockout.judge.verdict import Verdict
 from knockout.report import words
@@ -59,6 +60,22 @@ def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> Table:
             Text(why),
         )
     return table
+
+
+def control_lines(controls: Sequence[ControlResult]) -> Iterator[Text]:
+    """The controls that fail, in a colour of alarm, and in a word those that hold."""
+    for control in controls:
+        if control.passed is False:
+            yield Text(f"A control fails, so no verdict here can be trusted: {control.sentence}", style="bold red")
+    if held := [control for control in controls if control.passed]:
+        yield Text(f"controls held: {', '.join(f'{control.control} at {control.size}' for control in held)}", style="dim")
+
+
+def fairness_lines(flags: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
+    """What verdicts may rest on beside what is asked; `flags` are those of a report's facts."""
+    for flag in flags:
+        if flag["level"] == "serious":
+            yield Text(f"Fairness: {flag['sentence']}.", style="bold yellow")
 
 
 def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:

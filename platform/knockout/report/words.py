@@ -5,11 +5,14 @@ The invariant: what has no number reads as a dash, never as zero and never as na
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 NONE = "–"
 _MINUS = "\N{MINUS SIGN}"
+_UNITS = {"peak_memory_bytes": (" MB", 1e6), "tokens_per_second": (" tokens/s", 1.0)}
+"""What a metric that is no loss is shown in, and how much of it that is."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -27,22 +30,43 @@ def mean_sd(row: Mapping[str, Any] | None) -> str:
     return mean if row["sd"] is None else f"{mean} ± {row['sd']:.3f}"
 
 
+def megabytes(row: Mapping[str, Any] | None) -> str:
+    """A mean of bytes as megabytes: `12.3 MB`."""
+    return NONE if row is None or row["mean"] is None else f"{row['mean'] / 1e6:.3g} MB"
+
+
 def effect(verdict: Mapping[str, Any]) -> str:
-    """`+5.91 [5.39, 6.43]`, a share in percent, an identity's leak, or a dash."""
+    """`+5.91 [5.39, 6.43]`, `+12.5 MB [12.1, 12.9]`, a share in percent, a place `at 4 [2, 8]`, an identity's leak, or a
+    dash.
+    """
     value, interval = verdict["effect"], verdict["interval"]
-    if value is None:
-        return NONE
-    if verdict["relation"] == "diverges":
-        ends = "" if interval is None else f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]"
-        return f"{100 * value:.0f} % of seeds{ends}"
-    if interval is None:
-        return number(value)
-    return f"{_even(value, sign='+')} [{_even(interval['low'])}, {_even(interval['high'])}]"
+    match verdict["relation"]:
+        case "knee" | "threshold" if interval is not None:
+            return f"{_place(value, at='at ')} [{_place(interval['low'])}, {_place(interval['high'])}]"
+        case _ if value is None:
+            return NONE
+        case "diverges":
+            ends = "" if interval is None else f" [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]"
+            return f"{100 * value:.0f} % of seeds{ends}"
+        case "ratio":
+            ends = "unbounded" if interval is None else f"[{_even(interval['low'])}, {_even(interval['high'])}]"
+            return f"× {_even(value)} {ends}"
+        case _ if interval is None:
+            return number(value)
+    unit, scale = _UNITS.get(verdict["metric"], ("", 1.0))
+    low, high = (_even(interval[end] / scale) for end in ("low", "high"))
+    return f"{_even(value / scale, sign='+')}{unit} [{low}, {high}]"
+
+
+def _place(x: float | None, *, at: str = "") -> str:
+    """A place on a claim's axis; without one, or at infinity, it is beyond what was tried."""
+    return "beyond" if x is None or math.isinf(x) else f"{at}{number(x)}"
 
 
 def _even(value: float, *, sign: str = "-") -> str:
-    """Three significant digits, zeros kept, so that an interval's ends are equally long."""
-    return f"{value:{sign}#.3g}".rstrip(".").replace("-", _MINUS)
+    """Three significant digits, zeros kept, so that an interval's ends are equally long; whole from 1000 on."""
+    shown = f"{value:{sign},.0f}" if abs(value) >= 999.5 else f"{value:{sign}#.3g}"
+    return shown.rstrip(".").replace("-", _MINUS).replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def duration(seconds: float | None) -> str:

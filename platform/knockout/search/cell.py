@@ -1,48 +1,52 @@
 """The search of one cell: an Optuna study that one coordinator asks and tells.
 
-The invariant: what is proposed depends on the search's name and the results so far, never on time or process, so a search
-that is walked again proposes the same trials, and their runs are found in the ledger.
+The invariant: what is proposed, pruned and extended depends on the declaration and the results so far, never on time or
+process, so a search that is walked again proposes the same trials, and their runs are found in the ledger.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import optuna
-from optuna.distributions import FloatDistribution
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import TrialState
+from optuna.samplers import RandomSampler
+from optuna.trial import FrozenTrial
+from optuna.trial import TrialState as OptunaState
 
-from knockout.declare.tune import Grid, Random, Range, Tpe, Tune
+from knockout.declare.tune import Grid, Tune
+from knockout.search.edges import extension, reached
+from knockout.search.pruning import Pruned, Pruning
+from knockout.search.sampling import distribution, grid_point, sampler
+from knockout.search.trial import Curve, Trial, TrialState
 
-ASKED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-EDGE = 0.02
-"""A best value within this share of its range's ends is on the edge."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One point of a search, and what it came to; None: diverged, or not told yet."""
-
-    number: int
-    values: dict[str, float]
-    loss: float | None
+STATES: dict[OptunaState, TrialState] = {
+    OptunaState.RUNNING: "open",
+    OptunaState.COMPLETE: "done",
+    OptunaState.FAIL: "diverged",
+    OptunaState.PRUNED: "pruned",
+}
+"""Optuna's word for each of ours; one that only waits is no trial yet."""
+REASON, EXTENDS = "reason", "extends"
 
 
 class CellSearch:
-    """Opens the search of that name, or makes it; what a dead coordinator left open is asked again."""
+    """Opens the search of that name, or makes it; what a dead coordinator left open is asked again.
 
-    def __init__(self, tune: Tune, *, storage: str, name: str) -> None:
+    `num_steps` are a run's; `accepts` says whether a point beyond the ranges is legal.
+    """
+
+    def __init__(
+        self, tune: Tune, *, storage: str, name: str, num_steps: int, accepts: Callable[[Mapping[str, float]], bool]
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.tune = tune
-        self.name = name
+        self.num_steps = num_steps
+        self.accepts = accepts
         self.study = optuna.create_study(
             storage=storage, study_name=name, direction="minimize", load_if_exists=True, pruner=optuna.pruners.NopPruner()
         )
-        self.open = {trial.number: trial for trial in self.study.get_trials(states=(TrialState.RUNNING,))}
+        self.open = {trial.number: trial for trial in self.trials() if trial.state == "open"}
 
     @staticmethod
     def make_storage(url: str) -> None:
@@ -50,30 +54,61 @@ class CellSearch:
         optuna.storages.RDBStorage(url)
 
     def ask(self) -> Trial | None:
-        """The next trial to run; None when the budget is spent."""
+        """The next trial to run; None when the budget is spent and the best lies within what was searched."""
         if self.open:
-            trial = self.open.pop(min(self.open))
-            return Trial(trial.number, dict(trial.params), None)
-        number = len(self.study.get_trials(deepcopy=False, states=ASKED))
-        if number >= self.tune.trials:
-            return None
-        self.study.sampler = _sampler(self.tune, seed=_seed(self.name, number))
-        if isinstance(self.tune.sampler, Grid) and not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-            spread = {path: _spread(range_, count=self.tune.trials) for path, range_ in self.tune.ranges.items()}
-            self.study.enqueue_trial({path: values[number] for path, values in spread.items()})
-        asked = self.study.ask({path: _distribution(range_) for path, range_ in self.tune.ranges.items()})
-        return Trial(asked.number, dict(asked.params), None)
+            return self.open.pop(min(self.open))
+        trials = self.trials()
+        if len(trials) < self.tune.trials:
+            return self._propose(len(trials))
+        further = extension(trials, tune=self.tune, accepts=self.accepts)
+        return self._extend(*further, trials=trials) if further is not None else None
 
-    def tell(self, trial: Trial, *, loss: float | None) -> None:
-        """What a trial came to; None when it diverged. A trial is told once: telling it again changes nothing."""
-        if loss is None or not math.isfinite(loss):
-            self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
+    def pruning(self, trial: Trial) -> Pruning:
+        """What decides whether a trial that was asked is pruned."""
+        past = [before for before in self.trials() if before.number < trial.number]
+        return Pruning(self.tune.pruner, num_steps=self.num_steps, past=past)
+
+    def tell(self, trial: Trial, *, loss: float | None, curve: Curve = (), pruned: Pruned | None = None) -> None:
+        """What a trial came to: `pruned`, or a loss, None when it diverged. Telling it again changes nothing."""
+        known = self.study.get_trials(deepcopy=False)[trial.number]
+        if known.state.is_finished():
+            return
+        live = optuna.trial.Trial(self.study, known._trial_id)
+        for step, value in curve:
+            if step not in known.intermediate_values and (pruned is None or step <= pruned.step):
+                live.report(value, step)
+        if pruned is not None:
+            live.set_user_attr(REASON, pruned.reason)
+            self.study.tell(trial.number, state=OptunaState.PRUNED)
+        elif loss is None or not math.isfinite(loss):
+            self.study.tell(trial.number, state=OptunaState.FAIL)
         else:
-            self.study.tell(trial.number, loss, skip_if_finished=True)
+            self.study.tell(trial.number, loss)
 
     def trials(self) -> list[Trial]:
-        """All trials in order, with their losses."""
-        return [Trial(t.number, dict(t.params), t.value) for t in self.study.get_trials(deepcopy=False)]
+        """All trials in order, and what they came to."""
+        return _trials(self.study)
+
+    def _propose(self, number: int) -> Trial:
+        """A trial within the ranges."""
+        self.study.sampler = sampler(self.tune, number=number)
+        if isinstance(self.tune.sampler, Grid) and not self._waiting():
+            self.study.enqueue_trial(grid_point(self.tune, number=number))
+        asked = self.study.ask({path: distribution(range_) for path, range_ in self.tune.ranges.items()})
+        return Trial(asked.number, dict(asked.params))
+
+    def _extend(self, path: str, point: dict[str, float], *, trials: list[Trial]) -> Trial:
+        """A trial beyond the range of a setting."""
+        self.study.sampler = RandomSampler(seed=0)  # never asked: the point is queued
+        if not self._waiting():
+            self.study.enqueue_trial(point, user_attrs={EXTENDS: path})
+        ranges = reached(self.tune, trials=[*trials, Trial(len(trials), point)])
+        asked = self.study.ask({path: distribution(range_) for path, range_ in ranges.items()})
+        return Trial(asked.number, dict(asked.params), extends=path)
+
+    def _waiting(self) -> bool:
+        """Whether a dead coordinator has queued a point and did not ask for it."""
+        return bool(self.study.get_trials(deepcopy=False, states=(OptunaState.WAITING,)))
 
 
 def finished_trials(storage: str, *, name: str) -> list[Trial]:
@@ -83,49 +118,21 @@ def finished_trials(storage: str, *, name: str) -> list[Trial]:
         study = optuna.load_study(study_name=name, storage=storage)
     except KeyError:
         return []
-    ended = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.FAIL))
-    return [Trial(t.number, dict(t.params), t.value) for t in ended]
+    return [trial for trial in _trials(study) if trial.state != "open"]
 
 
-def best(trials: list[Trial]) -> Trial | None:
-    """The trial with the smallest loss, the first of equals; None when all diverged."""
-    finished = [trial for trial in trials if trial.loss is not None]
-    return min(finished, key=lambda trial: (trial.loss, trial.number), default=None)
+def _trials(study: optuna.Study) -> list[Trial]:
+    return [_trial(known) for known in study.get_trials(deepcopy=False, states=tuple(STATES))]
 
 
-def on_edge(values: Mapping[str, float], *, tune: Tune) -> dict[str, str]:
-    """The settings whose value is at an end of its range, with which end."""
-    edges = {path: _edge(value, range_=tune.ranges[path]) for path, value in values.items()}
-    return {path: edge for path, edge in edges.items() if edge is not None}
-
-
-def _edge(value: float, *, range_: Range) -> str | None:
-    low, high, here = (math.log(x) if range_.log else x for x in (range_.low, range_.high, value))
-    place = (here - low) / (high - low)
-    return "low" if place <= EDGE else "high" if place >= 1.0 - EDGE else None
-
-
-def _distribution(range_: Range) -> FloatDistribution:
-    return FloatDistribution(range_.low, range_.high, log=range_.log)
-
-
-def _sampler(tune: Tune, *, seed: int) -> BaseSampler:
-    """Every option that bears on what is proposed is explicit: defaults change between versions."""
-    match tune.sampler:
-        case Tpe(startup=startup):
-            return TPESampler(
-                n_startup_trials=startup, n_ei_candidates=24, multivariate=False, group=False, constant_liar=False, seed=seed
-            )
-        case Random() | Grid():  # a grid's points are queued, so its sampler is never asked
-            return RandomSampler(seed=seed)
-
-
-def _spread(range_: Range, *, count: int) -> list[float]:
-    """`count` values from low to high, evenly spaced, in the logarithm where that is searched."""
-    low, high = (math.log(range_.low), math.log(range_.high)) if range_.log else (range_.low, range_.high)
-    inner = [low + (high - low) * i / (count - 1) for i in range(1, count - 1)]
-    return [range_.low, *(math.exp(x) if range_.log else x for x in inner), range_.high]
-
-
-def _seed(name: str, number: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{name}/{number}".encode()).digest()[:4], "big")
+def _trial(known: FrozenTrial) -> Trial:
+    """Optuna gives a pruned trial its last evaluation for a value, which is no loss of a whole run."""
+    return Trial(
+        number=known.number,
+        values=dict(known.params),
+        state=STATES[known.state],
+        loss=known.value if known.state == OptunaState.COMPLETE else None,
+        curve=tuple(sorted(known.intermediate_values.items())),
+        reason=known.user_attrs.get(REASON),
+        extends=known.user_attrs.get(EXTENDS),
+    )

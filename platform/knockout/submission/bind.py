@@ -67,12 +67,12 @@ def vocabularies(plan: Plan) -> list[int]:
 
 
 def bind(plan: Plan, *, prepared: Mapping[int, Prepared]) -> list[BoundRun]:
-    """Give each run its identity.
+    """Give each run its identity, the controls' after the judged ones.
 
     Raises:
         CorpusError: the corpus has fewer tokens than a window, for some cell.
     """
-    return [bind_run(run, prepared=prepared[run.cell.architecture.vocabulary]) for run in plan.runs]
+    return [bind_run(run, prepared=prepared[run.cell.architecture.vocabulary]) for run in (*plan.runs, *plan.controls)]
 
 
 def bind_run(run: PlannedRun, *, prepared: Prepared) -> BoundRun:

@@ -15,14 +15,17 @@ from knockout.account import count
 from knockout.corpus.prepare import Prepared
 from knockout.declare.claim import BASELINE, Causality
 from knockout.declare.expand import Cell, Plan
+from knockout.declare.study import Study
 from knockout.judge import Judgement, RunRecord, decide
+from knockout.judge.fairness import fairness
+from knockout.judge.statistics.looks import Look, declared_looks
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.report.facts import facts
 from knockout.report.html import write_html
 from knockout.submission.bind import BoundRun
 
 if TYPE_CHECKING:
-    from knockout.submission.tuning import Tuned
+    from knockout.submission.tuned import Tuned
 
 VERSIONS = ("torch", "pytorch-lightning", "optuna", "mlflow", "prefect", "pyarrow", "polars", "tokenizers", "numpy", "scipy")
 
@@ -50,23 +53,18 @@ def conclude(
     tuned: Sequence[Tuned],
 ) -> Concluding:
     """Judge the claims from the ledger's results and write the report."""
-    known = {run.identity: run for run in ledger.runs([run.identity for run in runs])}
-    records = [_record(run, ended=known[run.identity], reused=reused.get(run.identity, True), ledger=ledger) for run in runs]
-    floors = {cell.size: _floors(prepared[cell.architecture.vocabulary]) for cell in plan.cells}
-    study = plan.study
-    judgement = decide(
-        study.claims,
-        decide=study.decide,
-        competence=study.competence,
-        records=records,
-        floors=floors,
-        future_leak=_future_leak(plan),
-        sizes=_by_growth(plan),
-    )
+    study, floors = plan.study, _floors_by_size(plan, prepared=prepared)
+    judged, controls = _records(runs, reused=reused, ledger=ledger)
+    records = [*judged, *controls]
+    judgement = _judge(plan, judged=judged, controls=controls, floors=floors)
     trained = sum(record.seconds for record in records if not record.reused)
+    trained += sum(point.cost.seconds for one in tuned for point in one.points if not point.reused)
+    searches = [one.to_dict() for one in tuned]
     said = facts(
-        {**_study(plan), "tuned": [one.to_dict() for one in tuned]},
-        records=records,
+        {**_study(plan), "tuned": searches},
+        records=judged,
+        controls=controls,
+        fairness=fairness(plan, tuned=searches),
         judgement=judgement,
         floors=floors,
         manifest_digest=", ".join(dict.fromkeys(found.manifest.digest for found in prepared.values())),
@@ -78,7 +76,79 @@ def conclude(
     report = write_html(said, folder=ledger.workspace.report(study.study, arguments=plan.arguments))
     missing = [record for record in records if record.state not in ("done", "diverged")]
     reason = f"{missing[0].label}: {missing[0].state}: {missing[0].reason}" if missing else None
-    return Concluding("failed" if missing else "done", reason, tuple(records), judgement, said, report)
+    return Concluding("failed" if missing else "done", reason, tuple(judged), judgement, said, report)
+
+
+def judge(plan: Plan, *, runs: Sequence[BoundRun], prepared: Mapping[int, Prepared], ledger: Ledger) -> Judgement:
+    """Judge the claims from the ledger's results, and write nothing."""
+    judged, controls = _records(runs, reused={}, ledger=ledger)
+    return _judge(plan, judged=judged, controls=controls, floors=_floors_by_size(plan, prepared=prepared))
+
+
+def open_variants(study: Study, *, judgement: Judgement) -> frozenset[str]:
+    """The variants of the claims that more seeds may settle: inconclusive ones where the baseline is competent."""
+    competent = {gate.size for gate in judgement.competence if gate.met}
+    open_ = {v.claim for v in judgement.verdicts if v.outcome == "inconclusive" and v.size in competent}
+    return frozenset(name for claim in study.claims if claim.id in open_ for name in claim.expect.named.values())
+
+
+def _judge(
+    plan: Plan,
+    *,
+    judged: Sequence[RunRecord],
+    controls: Sequence[RunRecord],
+    floors: Mapping[str, Mapping[str, float]],
+) -> Judgement:
+    study = plan.study
+    return decide(
+        study.claims,
+        decide=study.decide,
+        competence=study.competence,
+        records=judged,
+        controls=controls,
+        looks=_looks(plan),
+        curves=_curves(plan, judged=judged),
+        floors=floors,
+        future_leak=_future_leak(plan),
+        sizes=_by_growth(plan),
+    )
+
+
+def _looks(plan: Plan) -> list[Look]:
+    """The looks taken so far, each with its level."""
+    study = plan.study
+    return declared_looks(
+        [study.seeds_at(look) for look in range(plan.look + 1)],
+        num_declared=len(study.looks),
+        last=study.looks[-1],
+        alpha=study.decide.alpha,
+    )
+
+
+def _curves(plan: Plan, *, judged: Sequence[RunRecord]) -> dict[str, list[tuple[float, float]]]:
+    """For each size whose baseline may have to learn more, its mean loss over tokens."""
+    from knockout.report.figures import loss_curve  # Polars takes a moment, which a study without a floor need not wait for
+
+    if plan.study.competence.floor == "none":
+        return {}
+    rows = loss_curve([run for run in judged if run.variant == BASELINE], metric="val_loss").to_dicts()
+    return {size: [(row["tokens"], row["mean"]) for row in rows if row["size"] == size] for size in plan.study.size_names}
+
+
+def _records(
+    runs: Sequence[BoundRun], *, reused: Mapping[str, bool], ledger: Ledger
+) -> tuple[list[RunRecord], list[RunRecord]]:
+    """The judged runs' records, and the controls'."""
+    known = {run.identity: run for run in ledger.runs([run.identity for run in runs])}
+    pairs = [
+        (run, _record(run, ended=known[run.identity], reused=reused.get(run.identity, True), ledger=ledger)) for run in runs
+    ]
+    judged = [record for run, record in pairs if run.planned.role == "judged"]
+    return judged, [record for run, record in pairs if run.planned.role != "judged"]
+
+
+def _floors_by_size(plan: Plan, *, prepared: Mapping[int, Prepared]) -> dict[str, dict[str, float]]:
+    return {cell.size: _floors(prepared[cell.architecture.vocabulary]) for cell in plan.cells}
 
 
 def _record(run: BoundRun, *, ended: LedgerRun, reused: bool, ledger: Ledger) -> RunRecord:

@@ -10,7 +10,7 @@ from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
 
 if TYPE_CHECKING:
-    from knockout.submission.tuning import Tuned
+    from knockout.submission.tuned import Tuned
 
 
 class Listener:

@@ -6,7 +6,7 @@ The invariant: the mirror is fed from the run folders and can fall behind or fai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from knockout.account import count
@@ -112,6 +112,7 @@ class Mirroring:
                 state=cast(State, concluding.state),
                 verdicts=concluding.facts["verdicts"],
                 report=concluding.report,
+                tags=_fairness(concluding.facts["fairness"]),
             )
 
     def close(self) -> str | None:
@@ -122,6 +123,12 @@ class Mirroring:
 def _rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
     columns = (table[name].to_pylist() for name in ("metric", "step", "value", "time"))
     return zip(*columns, strict=True)
+
+
+def _fairness(flags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """One tag that says what verdicts may rest on; none where there is nothing to say."""
+    serious = [flag["sentence"] for flag in flags if flag["level"] == "serious"]
+    return {"fairness": "; ".join(serious)} if serious else {}
 
 
 def _params(run: BoundRun) -> dict[str, Any]:

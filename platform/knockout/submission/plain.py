@@ -20,9 +20,15 @@ def submit(road: Road) -> Concluding:
     with ThreadPoolExecutor(max_workers=road.num_threads) as pool:
         for searched in _all(road, [pool.submit(road.tune, cell) for cell in road.to_tune]):
             searched.result()
-        trained = _all(road, [pool.submit(road.train, run) for run in road.bind()])
-    raise_faults(future.exception() for future in trained)
+        _train_all(road, pool)
+        while road.look_again():
+            _train_all(road, pool)
     return road.conclude()
+
+
+def _train_all(road: Road, pool: ThreadPoolExecutor) -> None:
+    trained = _all(road, [pool.submit(road.train, run) for run in road.bind()])
+    raise_faults(future.exception() for future in trained)
 
 
 def _all(road: Road, futures: list[Future[Any]]) -> list[Future[Any]]:

@@ -10,14 +10,12 @@ from typing import Any
 from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
 from knockout.declare.expand import Cell, Plan
+from knockout.judge.fairness import Flag, fairness
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun, bind, vocabularies
-
-STEP_SECONDS = 0.004
-"""What a step costs on a core beside its arithmetic, measured with `pico` and smaller."""
-FLOPS_PER_SECOND = 1.2e11
-"""Of one core in float32, measured with `nano`; a machine's own runs correct both."""
+from knockout.submission.calibrating import Calibrator
+from knockout.submission.duration import Duration, duration
 
 
 @dataclass(frozen=True)
@@ -46,19 +44,21 @@ class Preview:
     corpus: str
     corpus_prepared: bool
     cells: tuple[CellPreview, ...]
+    fairness: tuple[Flag, ...]
+    """What the declaration gives a reader to weigh."""
     runs_to_do: int
     """Runs without a result, trials of searches included; equal ones count once."""
     trials_to_do: int
-    core_seconds: float
-    """Estimated time of the runs to do, on one core."""
+    duration: Duration
+    """About how long the runs to do take here."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return asdict(self)
 
 
-def preview(plan: Plan, *, base: Path, workspace: Workspace) -> Preview:
-    """What the plan would do in this workspace. Prepares nothing and trains nothing."""
+def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibrator | None = None) -> Preview:
+    """What the plan would do in this workspace. Prepares nothing; with a calibrator, times cells that are not known yet."""
     found = {size: find(plan.corpus, vocabulary=size, folder=workspace.corpora, base=base) for size in vocabularies(plan)}
     prepared = {size: known for size, known in found.items() if known is not None}
     ledger = Ledger(workspace)
@@ -68,19 +68,23 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace) -> Preview:
     tuned = plan.with_cells({key: cell for key, (cell, _) in trials.items()})
     runs = bind(tuned, prepared=prepared) if known else []
     done = {run.identity for run in ledger.runs({run.identity for run in runs}) if run.finished}
-    slowness = _slowness(ledger)
-    ledger.close()
     to_do = _to_do(tuned, runs=runs, done=done)
-    searched = [cell for cell, left in trials.values() for _ in range(left)]
+    searches = [(cell, left) for cell, left in trials.values() if left]
+    time = duration(
+        to_do, searches=searches, exam_tokens=plan.corpus.evaluation.tokens, ledger=ledger, calibrator=calibrator
+    )
+    ledger.close()
+    trials_to_do = sum(left for _, left in searches)
     return Preview(
         study=plan.study.study,
         question=plan.study.question,
         corpus=plan.corpus.corpus,
         corpus_prepared=known,
         cells=tuple(_cell(cell, plan=tuned, runs=runs, done=done) for cell in tuned.cells),
-        runs_to_do=len(to_do) + len(searched),
-        trials_to_do=len(searched),
-        core_seconds=slowness * sum(_seconds(cell) for cell in [*to_do, *searched]),
+        fairness=tuple(fairness(plan)),
+        runs_to_do=len(to_do) + trials_to_do,
+        trials_to_do=trials_to_do,
+        duration=time,
     )
 
 
@@ -102,7 +106,7 @@ def _trials_left(
 def _to_do(plan: Plan, *, runs: Sequence[BoundRun], done: Collection[str]) -> list[Cell]:
     """The cell of each different run that has no result; before the corpus is prepared, of every run."""
     if not runs:
-        return [run.cell for run in plan.runs]
+        return [run.cell for run in (*plan.runs, *plan.controls)]
     return list({run.identity: run.cell for run in runs if run.identity not in done}.values())
 
 
@@ -125,24 +129,3 @@ def _cell(cell: Cell, *, plan: Plan, runs: Sequence[BoundRun], done: Collection[
         runs=sum(run.cell is cell for run in plan.runs),
         reused=reused if runs else None,
     )
-
-
-def _seconds(cell: Cell) -> float:
-    """What a run of the cell takes on one core of the machine that the constants were measured on."""
-    tokens = cell.recipe.batch * cell.architecture.context
-    return expected_seconds(
-        steps=cell.num_steps, flops=cell.num_steps * tokens * count(cell.architecture).flops_per_token.training
-    )
-
-
-def expected_seconds(*, steps: int, flops: float) -> float:
-    """Seconds of a run with so many steps and FLOPs in all: a part for each step, and a part for the arithmetic."""
-    return steps * STEP_SECONDS + flops / FLOPS_PER_SECOND
-
-
-def _slowness(ledger: Ledger) -> float:
-    """How many times as long as expected the newest runs took here; 1 where there are none."""
-    ratios = sorted(
-        seconds / expected_seconds(steps=steps, flops=flops) for steps, flops, seconds in ledger.speeds(limit=20)
-    )
-    return ratios[len(ratios) // 2] if ratios else 1.0

@@ -23,23 +23,23 @@ from knockout.declare.expand import Cell, Plan
 from knockout.declare.load import Loaded
 from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.process import this_process
-from knockout.ledger.store import Ledger, LedgerRun
+from knockout.ledger.store import PRUNED, Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.services.environment import quiet_environment
 from knockout.submission.bind import BoundRun, bind, vocabularies, write_meanings
-from knockout.submission.concluding import Concluding, conclude
+from knockout.submission.concluding import Concluding, conclude, judge, open_variants
 from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
 from knockout.submission.slots import Slot, slot_queue, usable_cores
 from knockout.submission.waiting import wait_awake
-from knockout.training.execute import DAMAGED, Execution, Limits, execute
+from knockout.training.execute import DAMAGED, Early, Execution, Limits, execute, never
 from knockout.training.launcher import Nursery
 from knockout.training.progress import read_progress
 from knockout.training.result import read_result
 from knockout.training.spec import Runtime
 
 if TYPE_CHECKING:
-    from knockout.submission.tuning import Tuned
+    from knockout.submission.tuned import Tuned
 
 TICK_SECONDS = 1.0
 MAX_GPUS = 16
@@ -149,6 +149,7 @@ class Road:
             workspace=self.workspace,
             stop=self.limits.stop,
             run=self._try,
+            known=self.ledger.runs,
         )
         self.tuned[cell.variant, cell.size] = (tuned_cell, tuned)
         self.listener.tuned(tuned)
@@ -161,10 +162,24 @@ class Road:
         write_meanings(self.runs, workspace=self.workspace)
         self.ledger.ask(self.submission, runs=[run.ask() for run in self.runs])
         different = {run.identity: run for run in reversed(self.runs)}  # of equal runs the first one's name: the baseline's
-        done = [identity for identity, run in different.items() if self._has_result(run)]
+        ended = self.executions
+        done = [identity for identity, run in different.items() if identity in ended or self._has_result(run)]
         num_slots = self.num_slots if len(done) < len(different) else 0
         self.listener.planned(self.plan, self.runs, done, num_slots)
-        return [run for run in self.runs if different.get(run.identity) is run]
+        return [run for run in self.runs if different.get(run.identity) is run and run.identity not in ended]
+
+    def look_again(self) -> bool:
+        """Whether a claim is open that a further look may settle; if so, its seeds have joined the plan."""
+        looks, look = self.plan.study.looks, self.plan.look + 1
+        if not self.loaded.overrides.settle or look == len(looks) or self.limits.stop.is_set():
+            return False
+        judged = judge(self.plan, runs=self.runs, prepared=self.prepared, ledger=self.ledger)
+        variants = open_variants(self.plan.study, judgement=judged)
+        if not variants:
+            return False
+        self.plan = self.plan.at_look(look, variants=variants)
+        self.listener.note(f"open at {looks[look - 1]} seeds; going on to {looks[look]} for {', '.join(sorted(variants))}")
+        return True
 
     @property
     def num_slots(self) -> int:
@@ -176,8 +191,8 @@ class Road:
         """Threads that suffice to keep every slot busy, known before the devices are counted."""
         return self.options.slots or max(usable_cores(), MAX_GPUS)
 
-    def train(self, run: BoundRun) -> Execution:
-        """Bring one run to its end, in a slot of its own.
+    def train(self, run: BoundRun, *, early: Early = never) -> Execution:
+        """Bring one run to its end, in a slot of its own, or to where `early` finds a reason to prune it.
 
         Raises:
             RunError: the run ended without a result, and not because it was asked to stop.
@@ -187,13 +202,15 @@ class Road:
             self._slots().put(slot)
             raise RunError(f"{run.name}: stopped before it started")
         try:
-            execution = self._train(run, slot=slot)
+            execution = self._train(run, slot=slot, early=early)
         finally:
             self._slots().put(slot)
-        self.executions[run.identity] = execution
+        pruned = execution.run.state == PRUNED
+        if not pruned:
+            self.executions[run.identity] = execution
         self.listener.run_ended(run, execution.run, execution.reused)
         self.mirroring.close_run(run, execution=execution)
-        if not execution.run.finished:
+        if not (pruned or execution.run.finished):
             raise RunError(f"{run.name}: {execution.run.state}: {execution.run.reason}")
         return execution
 
@@ -206,7 +223,7 @@ class Road:
             ledger=self.ledger,
             seconds=time.monotonic() - self.started,
             reused={identity: execution.reused for identity, execution in self.executions.items()},
-            tuned=[tuned for _, tuned in self.tuned.values()],
+            tuned=[self.tuned[key][1] for cell in self.plan.cells if (key := (cell.variant, cell.size)) in self.tuned],
         )
         self.ledger.conclude(self.submission, state=concluding.state, reason=concluding.reason, facts=concluding.facts)
         self.mirroring.close_submission(concluding)
@@ -231,11 +248,11 @@ class Road:
         else:
             self.preparing.set_result(prepared)
 
-    def _try(self, run: BoundRun) -> LedgerRun:
-        """Bring a trial's run to its result."""
+    def _try(self, run: BoundRun, early: Early) -> Execution:
+        """Bring a trial's run to its result, or to where it is pruned."""
         write_meanings([run], workspace=self.workspace)
         self.ledger.ask(self.submission, runs=[run.ask()])
-        return self.train(run).run
+        return self.train(run, early=early)
 
     def _has_result(self, run: BoundRun) -> bool:
         """Whether a run is done; one whose files are gone or damaged is not, whatever the ledger says."""
@@ -257,7 +274,7 @@ class Road:
         except WorkspaceError as unwritable:
             log.debug("%s; the next command's reconciling records it", unwritable)
 
-    def _train(self, run: BoundRun, *, slot: Slot) -> Execution:
+    def _train(self, run: BoundRun, *, slot: Slot, early: Early) -> Execution:
         self.active[run.identity] = run
         self.listener.run_started(run)
         self.mirroring.open_run(run)
@@ -268,6 +285,7 @@ class Road:
                 owner=self.owner,
                 nursery=self.nursery,
                 limits=self.limits,
+                early=early,
                 runtime=Runtime(corpus=str(run.corpus_folder), device=slot.device),
                 environment=slot.environment,
             )

@@ -6,6 +6,10 @@ import os
 import queue
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""A folder for each."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,14 @@ class Slot:
 def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_slots() -> int:
+    """Runs that will execute at the same time, without asking torch: the GPUs that the driver lists, or else cores."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = len(list(GPUS.iterdir())) if GPUS.is_dir() else 0
+    allowed = gpus if visible is None else len([name for name in visible.split(",") if name])
+    return min(gpus, allowed) or usable_cores()
 
 
 def slot_queue(num_slots: int, *, num_gpus: int) -> queue.Queue[Slot]:

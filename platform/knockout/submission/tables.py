@@ -16,9 +16,12 @@ from knockout.declare.expand import Plan
 from knockout.ledger.identity import flatten
 from knockout.report.accounts import number
 from knockout.services import ServiceStatus
+from knockout.submission.duration import Duration
 from knockout.submission.preview import CellPreview, Preview
 from knockout.submission.slots import usable_cores
 from knockout.submission.watching import SubmissionState
+
+_MARKS = {"serious": "unfair?", "note": "note:"}
 
 
 def duration(seconds: float) -> str:
@@ -40,16 +43,32 @@ def plan_table(preview: Preview) -> RenderableType:
             f"{cell.steps:,}",
             f"{cell.runs} ({cell.reused} done)" if cell.reused else str(cell.runs),
         )
-    cores = usable_cores()
-    about = duration(preview.core_seconds / max(1, min(cores, preview.runs_to_do)))
     says = "nothing to train"
     if preview.runs_to_do:
         trials = f", {preview.trials_to_do} of them trials" if preview.trials_to_do else ""
-        says = f"{preview.runs_to_do} runs to train{trials}, about {about} on {cores} cores"
+        says = f"{preview.runs_to_do} runs to train{trials}, {_about(preview.duration)}"
     if not preview.corpus_prepared:
         says += f"; corpus {preview.corpus} is not prepared yet, so what can be reused is unknown"
     patches = {cell.variant: cell.patch for cell in preview.cells}
-    return Group(Text(f"{preview.study}: {preview.question}"), table, *_changes(patches), Text(says))
+    fairness = [Text(f" {_MARKS[flag.level]} {flag.sentence}") for flag in preview.fairness]
+    return Group(Text(f"{preview.study}: {preview.question}"), table, *_changes(patches), *fairness, Text(says))
+
+
+def preview_table(previews: Sequence[Preview]) -> RenderableType:
+    """Several plans, a line each, and about how long they take one after the other."""
+    table = _table("study", "runs", "to train", "about", "corpus")
+    for preview in previews:
+        trials = f" ({preview.trials_to_do} trials)" if preview.trials_to_do else ""
+        table.add_row(
+            preview.study,
+            str(sum(cell.runs for cell in preview.cells)),
+            f"{preview.runs_to_do}{trials}",
+            duration(preview.duration.seconds),
+            preview.corpus if preview.corpus_prepared else f"{preview.corpus} (not prepared yet)",
+        )
+    total, to_do = sum(preview.duration.seconds for preview in previews), sum(preview.runs_to_do for preview in previews)
+    says = f"{to_do} runs to train, about {duration(total)} on {usable_cores()} cores" if to_do else "nothing to train"
+    return Group(table, Text(says))
 
 
 def cell_table(plan: Plan) -> RenderableType:
@@ -99,6 +118,16 @@ def changes(patch: Mapping[str, object]) -> str:
 
 def _yaml(value: object) -> str:
     return json.dumps(value) if isinstance(value, list | bool | None) else str(value)
+
+
+def _about(time: Duration) -> str:
+    """`about 12 min with 2 runs at a time, 80 % of it measured on this machine`."""
+    runs = "1 run" if time.slots == 1 else f"{time.slots} runs"
+    return f"about {duration(time.seconds)} with {runs} at a time, {_percent(time.measured_share)} of it measured here"
+
+
+def _percent(share: float) -> str:
+    return "all" if share > 0.995 else "nothing" if share < 0.005 else f"{100 * share:.0f} %"
 
 
 def _parameters(cell: CellPreview) -> str:

@@ -1,7 +1,7 @@
-"""Tuning a cell before it is judged: the same ranges and the same number of trials for every variant.
+"""Tuning a cell before it is judged: the same ranges, the same number of trials, the same pruning for every variant.
 
-The invariant: a trial is a run like any other, in the ledger, with seeds of its own; the search only proposes. One
-submission at a time searches a cell; another one waits and finds the result.
+The invariant: a trial is a run like any other, in the ledger, with seeds of its own; the search only proposes, and says from
+the run's evaluations whether it goes on. One submission at a time searches a cell; another one waits and finds the result.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,73 +20,148 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.document import Document
 from knockout.declare.expand import Cell, PlannedRun
 from knockout.declare.settings import Settings
-from knockout.declare.tune import Tune
-from knockout.errors import RunError
+from knockout.declare.tune import Tune, as_declared
+from knockout.errors import DeclarationError, RunError
 from knockout.ledger.identity import canonical, meaning
 from knockout.ledger.store import LedgerRun
 from knockout.ledger.workspace import Workspace
-from knockout.search.cell import CellSearch, Trial, best, finished_trials, on_edge
+from knockout.search.cell import CellSearch, finished_trials
+from knockout.search.edges import best, extension, on_edge, reached
+from knockout.search.pruning import Pruned, Pruning
+from knockout.search.trial import Trial
 from knockout.submission.bind import BoundRun, bind_run
+from knockout.submission.curve import RunCurve
+from knockout.submission.tuned import Cost, TriedPoint, Tuned
+from knockout.training.execute import Early, Execution, never
 
 FIRST_SEED = 1_000_000
 """Tuning seeds count from here, far from any judged one."""
 
-Run = Callable[[BoundRun], LedgerRun]
-"""Brings a run to its result."""
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What tuning a cell came to."""
-
-    variant: str
-    size: str
-    trials: tuple[Trial, ...]
-    chosen: dict[str, float]
-    """The best trial's settings."""
-    edges: dict[str, str]
-    """Chosen settings at an end of their range, with which end."""
-    log: dict[str, bool]
-    """Settings whose logarithm was searched."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+Run = Callable[[BoundRun, Early], Execution]
+"""Brings a run to its result, or to where it is ended early."""
+Known = Callable[[Collection[str]], list[LedgerRun]]
+"""What the ledger says of runs."""
 
 
 def tune_cell(
-    cell: Cell, *, tune: Tune, prepared: Prepared, workspace: Workspace, stop: threading.Event, run: Run
+    cell: Cell, *, tune: Tune, prepared: Prepared, workspace: Workspace, stop: threading.Event, run: Run, known: Known
 ) -> tuple[Cell, Tuned]:
     """Search a cell's settings; the cell with the best ones, and the whole search.
 
     Raises:
-        RunError: a trial ended without a result, or all of them diverged.
+        RunError: a trial ended without a result, or none came to one.
     """
+    trying = _Trying(cell, tune=tune, prepared=prepared, workspace=workspace, run=run)
     name = _name(cell, tune=tune, prepared=prepared)
     with _alone(workspace.folder / "searches" / f"{name}.lock", stop=stop):
-        search = CellSearch(tune, storage=_storage(workspace, stop=stop), name=name)
+        search = CellSearch(
+            tune,
+            storage=_storage(workspace, stop=stop),
+            name=name,
+            num_steps=cell.num_steps,
+            accepts=partial(_is_legal, cell),
+        )
         while (trial := search.ask()) is not None:
-            search.tell(trial, loss=_loss(cell, trial=trial, tune=tune, prepared=prepared, run=run))
+            trying.bring(trial, search=search)
         trials = search.trials()
     chosen = best(trials)
     if chosen is None:
-        raise RunError(
-            f"{cell.variant} · {cell.size}: every one of its {len(trials)} trials diverged: widen the tuned ranges"
+        states = [trial.state for trial in trials]
+        ends = f"{states.count('diverged')} diverged, {states.count('pruned')} were pruned"
+        who = f"{cell.variant} · {cell.size}: none of its {len(trials)} trials"
+        raise RunError(f"{who} came to a result ({ends}): widen the tuned ranges")
+    tuned_cell = with_values(cell, values=chosen.values)
+    tuned = Tuned(
+        cell.variant,
+        cell.size,
+        tuple(trying.point(trial, known=known) for trial in trials),
+        _as_run(cell, chosen.values),
+        on_edge(chosen.values, ranges=reached(tune, trials=trials)),
+        {path: range_.log for path, range_ in tune.ranges.items()},
+    )
+    return tuned_cell, tuned
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a trial's runs came to."""
+
+    loss: float | None
+    pruned: Pruned | None
+
+
+class _Trying:
+    """The trials of one cell, one after the other."""
+
+    def __init__(self, cell: Cell, *, tune: Tune, prepared: Prepared, workspace: Workspace, run: Run) -> None:
+        self.cell = cell
+        self.tune = tune
+        self.prepared = prepared
+        self.workspace = workspace
+        self.run = run
+        self.trained: set[str] = set()
+        """Identities of the runs that this submission trained."""
+
+    def bring(self, trial: Trial, *, search: CellSearch) -> None:
+        """Bring a trial to its end, and tell the search."""
+        first, *others = self._runs(trial)
+        curve = RunCurve(self.workspace.run(first.identity), metric=_metric(self.cell))
+        outcome = self._outcome(first, others, curve=curve, pruning=search.pruning(trial))
+        search.tell(trial, loss=outcome.loss, curve=curve.read(), pruned=outcome.pruned)
+
+    def point(self, trial: Trial, *, known: Known) -> TriedPoint:
+        """A trial with what the ledger says that it cost."""
+        runs = self._runs(trial)
+        ended = {one.identity: one for one in known([run.identity for run in runs])}
+        shares = [(run, ended[run.identity]) for run in runs if run.identity in ended]
+        cost = Cost(
+            seconds=sum(one.seconds for _, one in shares),
+            tokens=sum(run.tokens * one.step // one.planned_steps for run, one in shares),
+            flops=sum(run.flops * one.step / one.planned_steps for run, one in shares),
         )
-    log = {path: range_.log for path, range_ in tune.ranges.items()}
-    edges = on_edge(chosen.values, tune=tune)
-    tuned = Tuned(cell.variant, cell.size, tuple(trials), dict(chosen.values), edges, log)
-    return with_values(cell, values=chosen.values), tuned
+        as_run = replace(trial, values=_as_run(self.cell, trial.values))
+        reused = not any(run.identity in self.trained for run in runs)
+        full_tokens, identities = sum(run.tokens for run in runs), tuple(run.identity for run in runs)
+        return TriedPoint(as_run, cost, full_tokens=full_tokens, identities=identities, reused=reused)
+
+    def _runs(self, trial: Trial) -> list[BoundRun]:
+        tried = with_values(self.cell, values=trial.values)
+        planned = [PlannedRun(tried, FIRST_SEED + i, role="trial", trial=trial.number) for i in range(self.tune.seeds)]
+        return [bind_run(one, prepared=self.prepared) for one in planned]
+
+    def _outcome(self, first: BoundRun, others: list[BoundRun], *, curve: RunCurve, pruning: Pruning) -> _Outcome:
+        """The mean loss of all seeds, None when one diverged; where the first is pruned, the others are not run."""
+
+        def early() -> str | None:
+            decided = pruning.decide(curve.read())
+            return decided.reason if decided is not None else None
+
+        ended = [self._bring(first, early)]
+        if (pruned := pruning.decide(curve.read())) is not None:
+            return _Outcome(None, pruned)
+        ended += [self._bring(run, never) for run in others]
+        losses = [one.metrics[_metric(self.cell)] for one in ended if one.state == "done"]
+        return _Outcome(sum(losses) / len(losses) if len(losses) == len(ended) else None, None)
+
+    def _bring(self, run: BoundRun, early: Early) -> LedgerRun:
+        execution = self.run(run, early)
+        if not execution.reused:
+            self.trained.add(run.identity)
+        return execution.run
 
 
 def searched(cell: Cell, *, tune: Tune, prepared: Prepared | None, workspace: Workspace) -> tuple[Cell, int]:
-    """The cell with the best settings that its search found so far, and how many trial runs are left. Changes nothing."""
+    """The cell with the best settings that its search found so far, and how many trial runs are left. Changes nothing.
+
+    Trials that pruning may end count in full; those beyond the ranges are not foreseen before the last one within them.
+    """
     database = workspace.folder / "optuna.db"
     name = _name(cell, tune=tune, prepared=prepared) if prepared is not None else ""
     trials = finished_trials(f"sqlite:///{database}", name=name) if prepared is not None and database.exists() else []
     chosen = best(trials)
-    left = max(0, tune.trials - len(trials)) * tune.seeds
-    return (cell if chosen is None else with_values(cell, values=chosen.values)), left
+    within = max(0, tune.trials - len(trials))
+    further = within == 0 and extension(trials, tune=tune, accepts=partial(_is_legal, cell)) is not None
+    return (cell if chosen is None else with_values(cell, values=chosen.values)), (within + further) * tune.seeds
 
 
 def with_values(cell: Cell, *, values: Mapping[str, float]) -> Cell:
@@ -94,27 +170,38 @@ def with_values(cell: Cell, *, values: Mapping[str, float]) -> Cell:
     Raises:
         DeclarationError: a value is not legal there.
     """
-    data = cell.architecture.model_dump(mode="json") | cell.recipe.model_dump(mode="json")
-    architecture, recipe = Settings(data).over(Document(dict(values))).resolve()
+    architecture, recipe = Settings(_settings(cell)).over(Document(_as_run(cell, values))).resolve()
     return replace(cell, architecture=architecture, recipe=recipe)
 
 
-def _loss(cell: Cell, *, trial: Trial, tune: Tune, prepared: Prepared, run: Run) -> float | None:
-    """Mean loss of a trial's seeds; None when one diverged. A model that sees the future goes by generation_loss."""
-    metric = "val_loss" if cell.architecture.causal else "generation_loss"
-    tried = with_values(cell, values=trial.values)
-    planned = [PlannedRun(tried, FIRST_SEED + i, role="trial", trial=trial.number) for i in range(tune.seeds)]
-    ended = [run(bind_run(one, prepared=prepared)) for one in planned]
-    losses = [one.metrics[metric] for one in ended if one.state == "done"]
-    return sum(losses) / len(losses) if len(losses) == len(ended) else None
+def _settings(cell: Cell) -> dict[str, Any]:
+    return cell.architecture.model_dump(mode="json") | cell.recipe.model_dump(mode="json")
+
+
+def _as_run(cell: Cell, values: Mapping[str, float]) -> dict[str, float]:
+    return as_declared(values, settings=_settings(cell))
+
+
+def _is_legal(cell: Cell, values: Mapping[str, float]) -> bool:
+    try:
+        with_values(cell, values=values)
+    except DeclarationError:
+        return False
+    return True
+
+
+def _metric(cell: Cell) -> str:
+    """What a trial goes by, as the judged runs do: a model that sees the future goes by generation_loss."""
+    return "val_loss" if cell.architecture.predicts_next else "generation_loss"
 
 
 def _name(cell: Cell, *, tune: Tune, prepared: Prepared) -> str:
-    """A name that changes with whatever bears on the search's result."""
+    """A name that changes with whatever bears on the search's result; what is searched does not."""
     manifest = prepared.manifest
+    anywhere = with_values(cell, values={path: range_.low for path, range_ in tune.ranges.items()})
     bears = meaning(
-        architecture=cell.architecture,
-        recipe=cell.recipe,
+        architecture=anywhere.architecture,
+        recipe=anywhere.recipe,
         corpus=manifest.digest,
         evaluation=manifest.evaluation.model_dump(mode="json"),
         seed=FIRST_SEED,

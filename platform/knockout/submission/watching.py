@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from knockout.ledger.store import Ledger, Submission
+from knockout.ledger.store import PRUNED, Ledger, Submission
 
 
 @dataclass(frozen=True)
 class SubmissionState:
-    """One submission and how many of its runs have a result."""
+    """One submission and how many of its runs have a result, or were pruned."""
 
     submission: str
     study: str
@@ -28,5 +28,5 @@ def submissions(ledger: Ledger, *, limit: int) -> list[SubmissionState]:
 
 def _state(ledger: Ledger, item: Submission) -> SubmissionState:
     identities = {identity for identity, *_ in ledger.asked(item.submission)}
-    finished = sum(run.finished for run in ledger.runs(identities))
+    finished = sum(run.finished or run.state == PRUNED for run in ledger.runs(identities))
     return SubmissionState(item.submission, item.study, item.state, item.reason, item.created, len(identities), finished)

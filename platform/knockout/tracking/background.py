@@ -150,13 +150,16 @@ class BackgroundMirror:
         state: State,
         verdicts: Sequence[Mapping[str, object]],
         report: Path | None,
+        tags: Mapping[str, object] | None = None,
     ) -> None:
         """See `Mirror.close_submission`."""
         self._put(
             Job(
                 "end of the submission",
                 parent,
-                lambda mirror, run_id: mirror.close_submission(run_id, state=state, verdicts=verdicts, report=report),
+                lambda mirror, run_id: mirror.close_submission(
+                    run_id, state=state, verdicts=verdicts, report=report, tags=tags
+                ),
             )
         )
 

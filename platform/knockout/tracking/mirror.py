@@ -120,7 +120,7 @@ class Mirror:
     ) -> None:
         """End a run: its last rows, `final/…` values, tags, status, then files (name -> file or folder).
 
-        done and diverged become FINISHED, failed FAILED, cancelled and timed-out KILLED. Raises
+        done and diverged become FINISHED, failed FAILED; pruned, cancelled and timed-out KILLED. Raises
         FileNotFoundError for an artifact that is not there, after the rest is written.
         """
         known = self._state(run_id)
@@ -139,8 +139,9 @@ class Mirror:
         state: naming.State,
         verdicts: Sequence[Mapping[str, object]],
         report: Path | None,
+        tags: Mapping[str, object] | None = None,
     ) -> None:
-        """End a submission: verdicts as a table and as tags, the report as an artifact.
+        """End a submission: verdicts as a table and as tags, more `tags`, the report as an artifact.
 
         A verdict is a row with `claim` (its id), `outcome`, perhaps `size`, and whatever else the table shall
         show; its tag is `knockout.verdict.CLAIM` or `knockout.verdict.CLAIM.SIZE`.
@@ -148,7 +149,7 @@ class Mirror:
         if verdicts:
             write_table(self._client, run_id=parent, name="verdicts.json", rows=verdicts)
         told = verdict_tags(verdicts)
-        self._end(parent, state=state, tags=naming.tags({**told, "state": state}))
+        self._end(parent, state=state, tags=naming.tags({**(tags or {}), **told, "state": state}))
         if report is not None:
             write_files(self._client, run_id=parent, artifacts={report.name: report})
 

@@ -12,11 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-State = Literal["done", "diverged", "failed", "cancelled", "timed-out"]
+State = Literal["done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
 
 STATUS: Mapping[State, str] = {
     "done": "FINISHED",
     "diverged": "FINISHED",
+    "pruned": "KILLED",
     "failed": "FAILED",
     "cancelled": "KILLED",
     "timed-out": "KILLED",

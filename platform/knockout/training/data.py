@@ -12,6 +12,7 @@ from torch import Tensor
 
 from knockout.corpus.batches import batch
 from knockout.corpus.reading import Split
+from knockout.corpus.shuffled import shuffled
 from knockout.training.seeds import derived
 from knockout.training.spec import RunSpec
 
@@ -20,7 +21,7 @@ class StepBatches:
     """Micro-batches [batch / accumulate, context + 1] of int64 from `start` to the run's last step, on their device."""
 
     def __init__(self, split: Split, *, spec: RunSpec, start: int, device: str) -> None:
-        self.split = split
+        self.split = shuffled(split) if spec.recipe.shuffle_tokens else split
         self.spec = spec
         self.start = start
         self.device = device

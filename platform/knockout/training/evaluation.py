@@ -11,15 +11,19 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from knockout.corpus.batches import evaluation_batches
 from knockout.corpus.reading import Split
+from knockout.corpus.shuffled import shuffled_places
+from knockout.declare.architecture import Architecture
 from knockout.declare.parts import NextTokenObjective
 from knockout.model import Network
 from knockout.model.objective import Question, ask_exam, next_token_logits
+from knockout.training.routing import counted_routing
 
 WINDOWS_AT_ONCE = 32
 GENERATION_WINDOWS = 16
@@ -40,11 +44,12 @@ class Exam:
     """Raw bytes that each token stands for."""
 
     @classmethod
-    def of(cls, split: Split, *, context: int, device: str) -> Exam:
-        """The exam of a corpus' evaluation split: windows of context + 1 tokens."""
+    def of(cls, split: Split, *, context: int, device: str, shuffled: bool = False) -> Exam:
+        """The exam of a corpus' evaluation split: windows of context + 1 tokens, the same in a random order if shuffled."""
         rows = evaluation_batches(split, context=context, batch=WINDOWS_AT_ONCE)
         batches = [torch.from_numpy(row).to(device) for row in rows]
         windows_BW = tuple(torch.cat(list(same)) for _, same in groupby(batches, key=lambda rows_BW: rows_BW.shape[1]))
+        windows_BW = tuple(map(_shuffled, windows_BW)) if shuffled else windows_BW
         whole_BW = windows_BW[0]
         few_BW = whole_BW[:: max(1, len(whole_BW) // GENERATION_WINDOWS)][:GENERATION_WINDOWS]
         return cls(windows_BW, few_BW, torch.tensor(split.manifest.token_bytes, device=device))
@@ -55,20 +60,30 @@ class Exam:
         return [part for question in asked for part in question.split(WINDOWS_AT_ONCE)]
 
 
+def _shuffled(windows_BW: Tensor) -> Tensor:
+    """The windows with the tokens to predict in a random order over all of them, and their first ones as they are."""
+    answers_BT = windows_BW[:, 1:]
+    count = answers_BT.numel()
+    order_N = torch.from_numpy(shuffled_places(np.arange(count), size=count)).to(windows_BW.device)
+    return torch.cat([windows_BW[:, :1], answers_BT.flatten()[order_N].reshape(answers_BT.shape)], dim=1)
+
+
 @torch.no_grad()
 def evaluate(network: Network, *, exam: Exam, causal: bool) -> dict[str, float]:
     """val_loss (nats per token), bits_per_byte, and generation_loss, the last over the same tokens for every variant.
 
     val_loss and bits_per_byte are over the answers that count under the network's objective. generation_loss is the
     loss when each token is predicted from its prefix alone. For a causal model of the next token that is what the exam
-    measures anyhow; any other is run on each prefix by itself.
+    measures anyhow; any other is run on each prefix by itself. A network with mixtures gets their routing on the exam's
+    windows too, as `CountedRouting.metrics` names it.
     """
-    at_once = causal and isinstance(network.architecture.objective, NextTokenObjective)
+    at_once = causal and sees_all_at_once(network.architecture)
     training = network.training
     network.eval()
     try:
         questions = exam.questions(network)
-        losses = [_losses(network, question) for question in questions]
+        with counted_routing(network) as routing:
+            losses = [_losses(network, question) for question in questions]
         alone_N = _next_token_losses(network, exam.few_BW) if at_once else _prefix_losses(network, exam.few_BW)
     finally:
         network.train(training)
@@ -78,7 +93,13 @@ def evaluate(network: Network, *, exam: Exam, causal: bool) -> dict[str, float]:
         "val_loss": total / sum(loss_N.numel() for loss_N in losses),
         "bits_per_byte": total / (math.log(2.0) * num_bytes),
         "generation_loss": alone_N.double().mean().item(),
+        **routing.metrics(),
     }
+
+
+def sees_all_at_once(architecture: Architecture) -> bool:
+    """Whether one pass gives the loss of each token from its prefix alone."""
+    return architecture.causal and isinstance(architecture.objective, NextTokenObjective)
 
 
 def _losses(network: Network, question: Question) -> Tensor:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from knockout.errors import RunError
 from knockout.ledger.process import Owner
+from knockout.ledger.speeds import Speed, remember, shape
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
@@ -27,6 +28,13 @@ POLL_SECONDS = 0.1
 WAIT_SECONDS = 1.0
 STOP_GRACE_SECONDS = 20.0
 DAMAGED = "its files are gone or damaged"
+
+Early = Callable[[], str | None]
+"""Asked again and again while a run trains: why it is to be pruned, or None."""
+
+
+def never() -> None:
+    """A run that is not pruned."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +62,18 @@ def execute(
     runtime: Runtime,
     environment: Mapping[str, str],
     limits: Limits,
+    early: Early = never,
 ) -> Execution:
     """Bring a run to an end: reuse its result, train it, or wait for whoever is training it.
+
+    A run that was pruned stays so while `early` finds a reason in what it left; else it goes on where it was.
 
     Raises:
         RunError: the run vanished from the ledger, or its lease was lost to somebody else.
     """
     folder = ledger.workspace.run(identity)
+    if (run := _known(ledger, identity)).state == "pruned" and early() is not None:
+        return Execution(run, reused=True)
     while limits.stop.is_set() or not ledger.claim(identity, owner=owner):
         run = _known(ledger, identity)
         if run.finished and read_result(folder) is not None:
@@ -81,6 +94,7 @@ def execute(
         runtime=runtime,
         environment=environment,
         limits=limits,
+        early=early,
     )
     progress = read_progress(folder)
     kept = ledger.finish(
@@ -94,6 +108,8 @@ def execute(
     )
     if not kept:
         raise RunError(f"run {identity}: {owner} lost its lease; its result was refused")
+    if result is not None:
+        _remember_speed(identity, result=result, ledger=ledger)
     return Execution(_known(ledger, identity), reused=False)
 
 
@@ -107,6 +123,7 @@ def _train(
     runtime: Runtime,
     environment: Mapping[str, str],
     limits: Limits,
+    early: Early,
 ) -> tuple[str, str | None, dict[str, Any] | None]:
     """The state, the reason and the sealed result that a claimed run comes to."""
     if (result := read_result(folder)) is not None:
@@ -114,11 +131,13 @@ def _train(
     if (folder / RESULT).exists():
         discard(folder)
     ledger.start(identity, owner=owner)
+    if (pruned := early()) is not None:
+        return "pruned", pruned, None
     try:
         child = nursery.launch(folder, runtime=runtime, environment=environment)
     except RunError as error:
         return "failed", str(error), None
-    ended_by = _watch(child, identity=identity, ledger=ledger, owner=owner, nursery=nursery, limits=limits)
+    ended_by = _watch(child, identity=identity, ledger=ledger, owner=owner, nursery=nursery, limits=limits, early=early)
     result = read_result(folder)
     if result is not None:
         return result["outcome"], result["reason"], result
@@ -128,7 +147,7 @@ def _train(
 
 
 def _watch(
-    child: Child, *, identity: str, ledger: Ledger, owner: Owner, nursery: Nursery, limits: Limits
+    child: Child, *, identity: str, ledger: Ledger, owner: Owner, nursery: Nursery, limits: Limits, early: Early
 ) -> tuple[str, str] | None:
     """Wait for the process to end; the state and reason when it was made to end, or None when it ended by itself."""
     started = beaten = time.monotonic()
@@ -143,6 +162,9 @@ def _watch(
         if limits.run_seconds is not None and now - started > limits.run_seconds:
             _end(child, nursery=nursery)
             return "timed-out", f"longer than {limits.run_seconds:g} seconds"
+        if (pruned := early()) is not None:
+            _end(child, nursery=nursery)
+            return "pruned", pruned
     return None
 
 
@@ -168,6 +190,13 @@ def _reason(child: Child, *, folder: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     said = lines[-1] if lines else "no message"
     return f"its process ended with exit code {child.code}: {said}; see {log}"
+
+
+def _remember_speed(identity: str, *, result: Mapping[str, Any], ledger: Ledger) -> None:
+    """What a run's parts took, for the plans of others like it."""
+    if result.get("timing") is not None:
+        name = shape(_known(ledger, identity).meaning)
+        remember(ledger, shape=name, origin=identity, speed=Speed(**result["timing"]))
 
 
 def _known(ledger: Ledger, identity: str) -> LedgerRun:

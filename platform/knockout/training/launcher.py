@@ -9,11 +9,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from knockout.errors import RunError
 from knockout.training.spec import Runtime
 
 START_SECONDS = 120.0
+Task = Literal["train", "calibrate"]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 _TUNABLES = ("hugetlb=1", "mmap_threshold=33554432", "trim_threshold=1073741824")
@@ -68,15 +70,14 @@ class Nursery:
             raise RunError(f"the training processes' parent did not start: {''.join(tail) or 'no message'}; see {self.log}")
         return self.gpus
 
-    def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str]) -> Child:
-        """Start the run in `folder`; returns at once."""
+    def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str], task: Task = "train") -> Child:
+        """Start the run in `folder`, or its calibration; returns at once."""
         self.num_gpus()
         with self.lock:
             child = Child(len(self.children))
             self.children[child.number] = child
-        self._send(
-            {"id": child.number, "folder": str(folder), "runtime": runtime.to_dict(), "environment": dict(environment)}
-        )
+        where = {"folder": str(folder), "runtime": runtime.to_dict(), "environment": dict(environment)}
+        self._send({"id": child.number, "task": task, **where})
         return child
 
     def signal(self, child: Child, number: int) -> None:

@@ -74,6 +74,15 @@ def read_metrics(folder: Path) -> pa.Table:
             continue  # the run was sealed between the listing of its segments and their reading
 
 
+def evaluations(folder: Path, *, metric: str) -> tuple[tuple[int, float], ...]:
+    """(training tokens seen, value) of a metric at each evaluation of a run so far, in order; empty where it has none.
+
+    `metric` is what an evaluation measures: val_loss, generation_loss (nats per token), bits_per_byte, ….
+    """
+    rows = read_metrics(folder).filter(pc.field("metric") == metric).sort_by("step")
+    return tuple(zip(rows["tokens"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
 def _read(folder: Path) -> pa.Table:
     sealed = folder / METRICS
     if sealed.exists():

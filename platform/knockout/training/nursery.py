@@ -5,7 +5,8 @@ invariant: this process starts no threads and computes nothing, so that a fork o
 however it dies, its standard input ends, and it kills every group that it started.
 
 Requests and answers are lines of JSON:
-    {"id": 1, "folder": "…", "runtime": {…}, "environment": {…}}    ->  {"id": 1, "pid": 123}  …  {"id": 1, "code": 0}
+    {"id": 1, "task": "train", "folder": "…", "runtime": {…}, "environment": {…}}
+                                                                    ->  {"id": 1, "pid": 123}  …  {"id": 1, "code": 0}
     {"id": 1, "signal": 15}
 """
 
@@ -27,6 +28,7 @@ from typing import Any, NoReturn
 import torch
 
 from knockout.errors import KnockoutError, WorkspaceError
+from knockout.training.calibrate import calibrate
 from knockout.training.result import read_result
 from knockout.training.run import train
 from knockout.training.spec import EXIT_UNWRITABLE, LOCK, LOG, Runtime
@@ -81,12 +83,20 @@ def _become(request: dict[str, Any], *, owner: int) -> NoReturn:
         _redirect(folder / LOG)
         _hold(folder)
         os.environ.update(request["environment"])
-        code = 0 if read_result(folder) is not None else train(folder, runtime=Runtime(**request["runtime"]))
+        code = TASKS[request["task"]](folder, runtime=Runtime(**request["runtime"]))
     except BaseException as error:
         code = EXIT_UNWRITABLE if isinstance(error, WorkspaceError) or _unwritable(error) else 1
         _tell(error)
     finally:
         os._exit(code)
+
+
+def _train(folder: Path, *, runtime: Runtime) -> int:
+    """Train the run, unless another process has sealed it meanwhile."""
+    return 0 if read_result(folder) is not None else train(folder, runtime=runtime)
+
+
+TASKS = {"train": _train, "calibrate": calibrate}
 
 
 def _tell(error: BaseException) -> None:

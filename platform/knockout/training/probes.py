@@ -1,4 +1,4 @@
-"""What is measured inside the network on a step that is evaluated: gradients, activations, updates and routing, by layer.
+"""What is measured inside the network on a step that is evaluated: gradients, activations and updates, by layer.
 
 The invariant: a probe reads; it changes neither values nor random streams, and on other steps it costs nothing.
 """
@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-
-from knockout.model.mixture import MixtureOfExperts
 
 
 def rms(x: Tensor) -> float:
@@ -70,12 +68,8 @@ class Probes:
         self.before.clear()
 
     def _activation(self, index: int):
-        def hook(module: nn.Module, _inputs: object, output: Tensor | tuple[Tensor, ...]) -> None:
+        def hook(_module: nn.Module, _inputs: object, output: Tensor | tuple[Tensor, ...]) -> None:
             x = output if isinstance(output, Tensor) else output[0]
             self.values[f"activation_rms/block.{index:02d}"] = rms(x)
-            ffn = getattr(module, "ffn", None)
-            if isinstance(ffn, MixtureOfExperts) and ffn.routing is not None:
-                self.values[f"routing_entropy/block.{index:02d}"] = ffn.routing.entropy.item()
-                self.values[f"max_load/block.{index:02d}"] = ffn.routing.max_load.item()
 
         return hook

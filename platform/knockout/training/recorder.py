@@ -17,10 +17,12 @@ import pytorch_lightning as pl
 
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import Exam, evaluate
+from knockout.training.memory import PeakMemory
 from knockout.training.metrics import MetricLog
 from knockout.training.module import Diverged, LanguageModule, Step, as_declared, read_steps
 from knockout.training.progress import PROGRESS, encode_progress
 from knockout.training.spec import RunSpec, Runtime
+from knockout.training.timing import Stopwatch
 
 PROGRESS_SECONDS = 0.5
 STEPS_AT_ONCE = {"cpu": 1, "cuda": 32}
@@ -34,11 +36,22 @@ class Stopped(Exception):
 class Recorder(pl.Callback):
     """Acts after each optimizer step, on the CPU; after several at once on a GPU."""
 
-    def __init__(self, *, spec: RunSpec, runtime: Runtime, exam: Exam, metrics: MetricLog) -> None:
+    def __init__(
+        self,
+        *,
+        spec: RunSpec,
+        runtime: Runtime,
+        exam: Exam,
+        metrics: MetricLog,
+        memory: PeakMemory,
+        stopwatch: Stopwatch,
+    ) -> None:
         self.spec = spec
         self.runtime = runtime
         self.exam = exam
         self.metrics = metrics
+        self.memory = memory
+        self.stopwatch = stopwatch
         self.stop_requested = False
         self.taken: list[Step] = []
         self.train_loss = math.nan
@@ -62,6 +75,7 @@ class Recorder(pl.Callback):
         if self.stop_requested:
             raise Stopped
         self.timed, self.timed_step = time.monotonic(), pl_module.step
+        self.stopwatch.start_steps()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -78,11 +92,15 @@ class Recorder(pl.Callback):
         if not shown and len(self.taken) < STEPS_AT_ONCE[self.runtime.device]:
             return
         self._read()
+        began = self.stopwatch.clock()
         if evaluated:
             self._evaluate(pl_module)
         if saved:
             self.metrics.flush()
             self._checkpoint(trainer, pl_module)
+        if evaluated:
+            self.stopwatch.add_evaluation(since=began)
+            self.timed, self.timed_step = time.monotonic(), pl_module.step
         if shown:
             self.reported = now
             os.pwrite(self.progress, encode_progress(step=pl_module.step, train_loss=self.train_loss), 0)
@@ -104,8 +122,8 @@ class Recorder(pl.Callback):
             self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
         if not all(map(math.isfinite, self.final.values())):
             raise Diverged(step=module.step, what="the evaluation loss")
-        self.metrics.add(module.step, {**self.final, **values, "tokens_per_second": tokens / elapsed})
-        self.timed, self.timed_step = time.monotonic(), module.step
+        cost = {"tokens_per_second": tokens / elapsed, "peak_memory_bytes": float(self.memory.read())}
+        self.metrics.add(module.step, {**self.final, **values, **cost})
 
     def _checkpoint(self, trainer: pl.Trainer, module: LanguageModule) -> None:
         state = {"network": module.network.state_dict(), "optimizer": trainer.optimizers[0].state_dict()}

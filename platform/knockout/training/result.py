@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 import shutil
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,36 @@ def discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def final_metrics(table: pa.Table, *, evaluation: Mapping[str, float]) -> dict[str, float]:
+    """What a run came to, from its metric file and its last evaluation; metrics of single layers stay in the file.
+
+    train_loss is the mean over the last steps, tokens_per_second over all of training but start and evaluations, and
+    peak_memory_bytes the most of all the processes that trained it.
+    """
+    whole = {name: value for name, value in evaluation.items() if "/" not in name}
+    peaks = _values(table, metric="peak_memory_bytes")
+    return {
+        **whole,
+        "train_loss": mean_of_last(table, metric="train_loss", count=FINAL_STEPS),
+        **({"peak_memory_bytes": max(peaks), "tokens_per_second": _mean_rate(table)} if peaks else {}),
+    }
+
+
+def _mean_rate(table: pa.Table) -> float:
+    """Tokens over seconds, from the tokens and the rate of each stretch between two evaluations."""
+    rows = table.filter(pc.field("metric") == "tokens_per_second").sort_by("step")
+    ends, rates = rows["tokens"].to_pylist(), rows["value"].to_pylist()
+    tokens = [end - begin for begin, end in pairwise([0, *ends])]
+    return math.fsum(tokens) / math.fsum(count / rate for count, rate in zip(tokens, rates, strict=True))
+
+
+def _values(table: pa.Table, *, metric: str) -> list[float]:
+    return table.filter(pc.field("metric") == metric)["value"].to_pylist()
+
+
 def mean_of_last(table: pa.Table, *, metric: str, count: int) -> float:
     """Mean of a metric over its last `count` rows."""
-    values = table.filter(pc.field("metric") == metric)["value"].to_pylist()[-count:]
+    values = _values(table, metric=metric)[-count:]
     return math.fsum(values) / len(values)
 
 

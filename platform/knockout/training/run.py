@@ -7,16 +7,13 @@ diverged. Whoever finds it may trust what lies beside it.
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import time
-import warnings
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from torch import nn
 
 from knockout.corpus.reading import Split, open_split
@@ -26,11 +23,14 @@ from knockout.model.kernels import kernels
 from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, to_bytes
 from knockout.training.data import StepBatches
 from knockout.training.evaluation import Exam, evaluate
+from knockout.training.memory import watch_memory
 from knockout.training.metrics import MetricLog, seal_metrics
 from knockout.training.module import Diverged, LanguageModule
 from knockout.training.recorder import Recorder, Stopped
-from knockout.training.result import FINAL_STEPS, mean_of_last, write_result
+from knockout.training.result import final_metrics, write_result
 from knockout.training.spec import METRICS, WEIGHTS, RunSpec, Runtime, read_spec
+from knockout.training.timing import Stopwatch, Timing, clock
+from knockout.training.trainer import make_trainer, quiet_lightning
 
 EXIT_STOPPED = 143
 
@@ -43,12 +43,13 @@ def train(folder: Path, *, runtime: Runtime) -> int:
     Returns:
         The exit code: 0 with a sealed result, 143 when it was asked to stop and left a checkpoint.
     """
-    _quiet_lightning()
+    quiet_lightning()
     spec = read_spec(folder)
     torch.set_num_threads(runtime.threads)
-    started = time.monotonic()
+    started, stopwatch, memory = time.monotonic(), Stopwatch(clock(runtime)), watch_memory(device=runtime.device)
     train_split, exam_split = (open_split(Path(runtime.corpus), split=name) for name in ("train", spec.evaluation["split"]))
-    exam = Exam.of(exam_split, context=spec.architecture.context, device=runtime.device)
+    context, shuffled = spec.architecture.context, spec.recipe.shuffle_tokens
+    exam = Exam.of(exam_split, context=context, device=runtime.device, shuffled=shuffled)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
     checkpoint = newest_checkpoint(folder) or {"step": 0}
     step = int(checkpoint["step"])
@@ -56,13 +57,21 @@ def train(folder: Path, *, runtime: Runtime) -> int:
         network.load_state_dict(checkpoint["network"])
     metrics = MetricLog(folder, after_step=step, tokens_per_step=spec.tokens_per_step)
     module = LanguageModule(network, spec=spec, step=step, optimizer_state=checkpoint.get("optimizer"))
-    recorder = Recorder(spec=spec, runtime=runtime, exam=exam, metrics=metrics)
+    recorder = Recorder(spec=spec, runtime=runtime, exam=exam, metrics=metrics, memory=memory, stopwatch=stopwatch)
     diverged = _fit(module, recorder=recorder, split=train_split)
     if isinstance(diverged, Stopped):
         return EXIT_STOPPED
     metrics.flush()
     final = recorder.final or evaluate(network, exam=exam, causal=spec.architecture.causal)
-    _seal(spec, network=network, final=final, diverged=diverged, seconds=time.monotonic() - started, runtime=runtime)
+    _seal(
+        spec,
+        network=network,
+        final=final,
+        diverged=diverged,
+        seconds=time.monotonic() - started,
+        timing=stopwatch.timing(num_steps=module.step - step),
+        runtime=runtime,
+    )
     return 0
 
 
@@ -73,34 +82,13 @@ def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverge
         return None
     if spec.recipe.compile:
         module.network.compile()
-    trainer = _trainer(spec, recorder=recorder, steps=spec.num_steps - module.step)
+    trainer = make_trainer(spec, callback=recorder, runtime=runtime, steps=spec.num_steps - module.step)
     recorder.heed_sigterm()
     try:
         trainer.fit(module, train_dataloaders=StepBatches(split, spec=spec, start=module.step, device=runtime.device))
     except (Diverged, Stopped) as ending:
         return ending
     return None
-
-
-def _trainer(spec: RunSpec, *, recorder: Recorder, steps: int) -> pl.Trainer:
-    return pl.Trainer(
-        accelerator="gpu" if recorder.runtime.device == "cuda" else "cpu",
-        devices=1,
-        precision="bf16-mixed" if spec.recipe.precision == "bf16" else "32-true",
-        max_steps=steps,
-        max_epochs=-1,
-        accumulate_grad_batches=spec.recipe.accumulate,
-        callbacks=[recorder],
-        plugins=[LightningEnvironment()],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-        default_root_dir=spec.folder,
-    )
 
 
 def _seal(
@@ -110,11 +98,12 @@ def _seal(
     final: dict[str, float],
     diverged: Diverged | None,
     seconds: float,
+    timing: Timing | None,
     runtime: Runtime,
 ) -> None:
     """Weights, then metrics, then the result that names both by their digests."""
     table = seal_metrics(spec.folder)
-    measured = {} if diverged else {**final, "train_loss": mean_of_last(table, metric="train_loss", count=FINAL_STEPS)}
+    measured = {} if diverged else final_metrics(table, evaluation=final)
     write_atomically(spec.folder / WEIGHTS, data=to_bytes({"network": network.state_dict()}))
     result = {
         "outcome": "diverged" if diverged else "done",
@@ -123,6 +112,7 @@ def _seal(
         "planned_steps": spec.num_steps,
         "metrics": measured,
         "seconds": seconds,
+        "timing": asdict(timing) if timing is not None else None,
         "device": runtime.device,
         "threads": runtime.threads,
         "kernels": kernels(device=runtime.device),
@@ -139,10 +129,3 @@ def _versions() -> dict[str, str]:
         "torch": torch.__version__,
         "pytorch-lightning": metadata.version("pytorch-lightning"),
     }
-
-
-def _quiet_lightning() -> None:
-    """Lightning's advice about loaders and hardware does not apply: the data has no workers, and the device is chosen."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    os.environ["PL_DISABLE_FORK"] = "1"
-    warnings.filterwarnings("ignore", module=r"pytorch_lightning\..*")

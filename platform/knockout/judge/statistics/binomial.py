@@ -37,6 +37,10 @@ class Share:
         rest = self.total - self.count
         return 1.0 if rest == 0 else float(betainc(rest, self.count + 1, 1.0 - threshold))
 
+    def exactly(self, threshold: float) -> bool:
+        """Never: a count always has its spread."""
+        return False
+
     def interval(self, *, level: float) -> tuple[float, float]:
         """The exact two-sided confidence interval of the probability."""
         tail = (1.0 - level) / 2.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from knockout.declare.claims_file import LoadedClaim
-from knockout.judge.calculated import CalculatedVerdict
-from knockout.judge.counts import decide_count
+from knockout.judge.calculation.calculated import CalculatedVerdict
+from knockout.judge.calculation.counts import decide_count
 
 
 def calculate(claims: Sequence[LoadedClaim]) -> Iterator[CalculatedVerdict]:
@@ -16,6 +16,6 @@ def calculate(claims: Sequence[LoadedClaim]) -> Iterator[CalculatedVerdict]:
             yield decide_count(loaded)
         else:
             # torch takes a second to import, which counts need not wait for.
-            from knockout.judge.identities import decide_identity
+            from knockout.judge.calculation.identities import decide_identity
 
             yield decide_identity(loaded)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from scipy.special import ndtri
 
-from knockout.judge.binomial import Share
-from knockout.judge.student import PairedT, t_quantile
+from knockout.judge.statistics.binomial import Share
+from knockout.judge.statistics.student import PairedT, t_quantile
 
 MOST = 100
 """More seeds than this are not worth counting; the estimate is then None."""

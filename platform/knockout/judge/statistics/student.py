@@ -39,6 +39,10 @@ class PairedT:
         """One-sided p-value against "the expectation is at least `threshold`"."""
         return self._tail(threshold - self.mean)
 
+    def exactly(self, threshold: float) -> bool:
+        """Whether every difference is `threshold`."""
+        return self.sd == 0.0 and self.mean == threshold
+
     def _tail(self, distance: float) -> float:
         if self.sd == 0.0:
             return 0.0 if distance > 0.0 else 1.0

@@ -15,8 +15,8 @@ from knockout.declare.calculation import Count, Difference, Other, Patch, Ratio,
 from knockout.declare.claims_file import LoadedClaim
 from knockout.declare.quantities import UNITS, Quantity, Unit
 from knockout.errors import InputError
-from knockout.judge.calculated import CalculatedVerdict, in_unit, plain, verdict
-from knockout.judge.quantities import AT_THE_CONTEXT, NAMES, composition, read
+from knockout.judge.calculation.calculated import CalculatedVerdict, in_unit, plain, verdict
+from knockout.judge.calculation.quantities import AT_THE_CONTEXT, NAMES, composition, read
 
 SLACK = 1e-12
 """Relative rounding of decimal numbers in float64, so that a figure on the edge of its tolerance is within it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from knockout.declare.calculation import Identity, Numbers, Worked
 from knockout.declare.claims_file import LoadedClaim
-from knockout.judge.calculated import CalculatedVerdict, verdict
+from knockout.judge.calculation.calculated import CalculatedVerdict, verdict
 from knockout.model.properties import check
 from knockout.model.properties.worked import MADE_FROM, worked_step
 

@@ -1,0 +1,39 @@
+"""Generated corpora: their documents, and the least loss that any model can expect on them.
+
+The invariant: a generator's documents are a pure function of its declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from knockout.corpus import composition, recall
+from knockout.corpus.markov import MarkovChain
+from knockout.declare.generators import Composition, Generator, Markov, Recall
+
+
+def generate(source: Generator) -> Iterator[np.ndarray]:
+    """Each document's symbols, int64, without end-of-text."""
+    match source:
+        case Markov():
+            return MarkovChain.draw(source).documents(source)
+        case Recall():
+            return recall.documents(source)
+        case Composition():
+            return composition.documents(source)
+
+
+def entropy_rate(source: Generator) -> float:
+    """The least nats per token that any model can expect, of documents each followed by end-of-text.
+
+    It is what a model expects that sees each document from its start; of a document that a window cuts, less is known.
+    """
+    match source:
+        case Markov():
+            return MarkovChain.draw(source).entropy_rate()
+        case Recall():
+            return recall.nats(source) / (recall.length(source) + 1)
+        case Composition():
+            return composition.nats(source) / (composition.length(source) + 1)

@@ -1,0 +1,131 @@
+"""What in a study may favour one of its variants, in sentences.
+
+The invariant: only the plan and what its searches chose are looked at, never a result, so that what is said before training
+still holds after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from knockout.account import count
+from knockout.declare.claim import BASELINE
+from knockout.declare.expand import Cell, Plan
+from knockout.ledger.identity import difference
+
+OPTIMISATION = ("learning_rate", "warmup_steps", "schedule", "optimizer", "clip", "batch", "tokens")
+"""Settings of the recipe on which depends how well anything is trained."""
+UNEQUAL = 0.01
+"""A larger relative difference is told."""
+COMPUTE = ("compute", "flops_per_token")
+"""Quantities that, matched, answer for the budget; the others answer for the size of the model."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that a reader should weigh."""
+
+    kind: Literal["handicap", "untuned", "edge", "budget", "parameters"]
+    level: Literal["serious", "note"]
+    """serious: verdicts may rest on it."""
+    variant: str | None
+    """None: all of them."""
+    size: str | None
+    """None: all of them."""
+    sentence: str
+
+
+def fairness(plan: Plan, *, tuned: Sequence[Mapping[str, Any]] = ()) -> list[Flag]:
+    """Everything that the plan, and the searches that are over, give reason to tell; the serious flags first.
+
+    `tuned` holds, for each cell that was searched, variant, size and edges (path -> low or high).
+    """
+    baselines = {cell.size: cell for cell in plan.cells if cell.variant == BASELINE}
+    several = len(baselines) > 1
+    flags = [flag for search in tuned for flag in _edges(search, several=several)]
+    for cell in plan.cells:
+        if cell.variant != BASELINE:
+            name = f"{cell.variant} at {cell.size}" if several else cell.variant
+            flags += [*_handicap(cell, baselines[cell.size], plan=plan, name=name)]
+            flags += [*_unequal(cell, baselines[cell.size], plan=plan, name=name)]
+    flags += [*_untuned(plan)]
+    return sorted(flags, key=lambda flag: flag.level != "serious")
+
+
+def _tunes(plan: Plan) -> frozenset[str]:
+    return frozenset(plan.study.tune.ranges) if plan.study.tune is not None else frozenset()
+
+
+def _handicap(cell: Cell, baseline: Cell, *, plan: Plan, name: str) -> Iterator[Flag]:
+    """A variant that is trained otherwise than the baseline, where no search makes up for it."""
+    tuned = _tunes(plan)
+    if "learning_rate" in tuned:
+        return
+    solved = {cell.matched.free} if cell.matched is not None else set()
+    changed = difference(_plain(baseline), _plain(cell))
+    how = {path: values for path, values in changed.items() if path.split(".")[0] in OPTIMISATION}
+    how = {path: values for path, values in how.items() if path not in tuned | solved}
+    if not how:
+        return
+    replaced = {path.removesuffix("kind") for path in how if path.endswith(".kind")}
+    told = {path: values for path, values in how.items() if path.endswith(".kind") or not path.startswith(tuple(replaced))}
+    sets = ", ".join(f"{path} to {_show(new)} (baseline: {_show(old)})" for path, (old, new) in told.items())
+    if changed.keys() - solved <= how.keys():
+        yield Flag("handicap", "note", cell.variant, cell.size, f"{name} changes only how it is trained: it sets {sets}")
+        return
+    rest = "its verdicts may say more about how it is trained than about what it is"
+    said = f"{name} sets {sets} beside what it changes in the model, and learning_rate is not tuned: {rest}"
+    yield Flag("handicap", "serious", cell.variant, cell.size, said)
+
+
+def _untuned(plan: Plan) -> Iterator[Flag]:
+    if "learning_rate" in _tunes(plan) or len({cell.variant for cell in plan.cells}) < 2:
+        return
+    rates = {cell.size: cell.recipe.learning_rate for cell in plan.cells if cell.variant == BASELINE}
+    own = dict.fromkeys(cell.variant for cell in plan.cells if cell.recipe.learning_rate != rates[cell.size])
+    but = f" but {', '.join(own)}" if own else ""
+    said = f"learning_rate is not tuned: every variant{but} uses the baseline's, which may suit some better than others"
+    yield Flag("untuned", "note", None, None, said)
+
+
+def _edges(search: Mapping[str, Any], *, several: bool) -> Iterator[Flag]:
+    name = f"{search['variant']} at {search['size']}" if several else search["variant"]
+    for path, end in search["edges"].items():
+        said = f"the best {path} of {name} is at the {end} end of what was searched: a better one may lie beyond"
+        yield Flag("edge", "serious", search["variant"], search["size"], said)
+
+
+def _unequal(cell: Cell, baseline: Cell, *, plan: Plan, name: str) -> Iterator[Flag]:
+    """What is not held equal and differs."""
+    rule = plan.study.match_of(cell.variant)
+    budget = _flops(cell) / _flops(baseline) - 1.0
+    if abs(budget) > UNEQUAL and (rule is None or rule.on not in COMPUTE):
+        said = f"{name} is trained with {_times(budget)} the baseline's FLOPs"
+        yield Flag("budget", "note", cell.variant, cell.size, said)
+    parameters = _parameters(cell) / _parameters(baseline) - 1.0
+    if abs(parameters) > UNEQUAL and (rule is None or rule.on in COMPUTE):
+        said = f"{name} has {_times(parameters)} the baseline's parameters"
+        yield Flag("parameters", "note", cell.variant, cell.size, said)
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    return cell.architecture.model_dump(mode="json") | cell.recipe.model_dump(mode="json")
+
+
+def _flops(cell: Cell) -> int:
+    tokens = cell.num_steps * cell.recipe.batch * cell.architecture.context
+    return tokens * count(cell.architecture).flops_per_token.training
+
+
+def _parameters(cell: Cell) -> int:
+    return count(cell.architecture).parameters.total
+
+
+def _show(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else "nothing" if value is None else str(value)
+
+
+def _times(difference: float) -> str:
+    return f"{1.0 + difference:.3g} times"

@@ -1,0 +1,99 @@
+"""Claims of order: a metric falls or rises along a row of variants, at every step.
+
+The invariant: it is supported only where every step is, and what is shown is its weakest step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from knockout.declare.expectation import Order
+from knockout.judge import sentences
+from knockout.judge.shapes.contrast import compared
+from knockout.judge.shapes.measured import Case, Measured, More
+from knockout.judge.statistics.evidence import Sides, all_of, over
+from knockout.judge.statistics.planning import more_for_interval
+from knockout.judge.statistics.ranks import RankTest
+from knockout.judge.statistics.student import PairedT
+from knockout.judge.verdict import ROW, Verdict
+
+
+@dataclass(frozen=True)
+class _Step:
+    """From one variant to the next; the effect is in the claimed direction."""
+
+    start: str
+    end: str
+    seen: PairedT | RankTest
+    sides: Sides
+
+    @property
+    def strength(self) -> tuple[bool, float]:
+        """What sorts steps from the weakest on: by their means, and steps with a divergence by rank."""
+        if isinstance(self.seen, PairedT):
+            return False, self.seen.mean
+        return self.sides.supports, 0.0
+
+
+def rank_in_order(expect: Order, *, case: Case) -> Measured | Verdict:
+    """The evidence on every step being larger than the claim says, in its direction."""
+    rows = zip(expect.along, expect.along[1:], strict=False)
+    steps = [_step(start, end, expect=expect, case=case) for start, end in rows]
+    weakest = min(steps, key=lambda step: step.strength)
+    if isinstance(weakest.seen, PairedT):
+        interval = case.interval(weakest.seen.interval(level=case.level))
+        verdict = case.verdict(effect=weakest.seen.mean, interval=interval, threshold=expect.by)
+    else:
+        verdict = case.verdict(effect=None, interval=None, threshold=expect.by)
+    return Measured(
+        verdict,
+        all_of([step.sides for step in steps]),
+        found=_found(weakest, expect=expect, case=case),
+        asked=_asked(expect, metric=case.metric),
+        more=_more(steps, by=expect.by),
+        left_out=case.observed.missing,
+    )
+
+
+def _step(start: str, end: str, *, expect: Order, case: Case) -> _Step:
+    first, second = (start, end) if expect.direction == "falls" else (end, start)
+    seen = compared((first, case.size), than=(second, case.size), observed=case.observed)
+    return _Step(start, end, seen, over(seen, threshold=expect.by))
+
+
+def _more(steps: list[_Step], *, by: float) -> More | None:
+    """Seeds until all steps that look large enough are shown to be, or one that does not is shown not to be."""
+    seen = [step.seen for step in steps if isinstance(step.seen, PairedT)]
+    if len(seen) < len(steps):
+        return None
+    short = [step for step in seen if step.mean <= by]
+
+    def estimate(alpha: float) -> int | None:
+        if short:
+            needed = [more_for_interval(s, distance=by - s.mean, alpha=alpha / len(steps)) for s in short]
+            return min((n for n in needed if n is not None), default=None)
+        needed = [more_for_interval(s, distance=s.mean - by, alpha=alpha) for s in seen]
+        return None if None in needed else max(n for n in needed if n is not None)
+
+    return estimate
+
+
+def _found(weakest: _Step, *, expect: Order, case: Case) -> str:
+    seen, metric = weakest.seen, case.metric
+    where = f"along {ROW.join(expect.along)} the weakest step is from {weakest.start} to {weakest.end}"
+    match seen:
+        case PairedT():
+            words = ("rising", "falling") if expect.direction == "falls" else ("falling", "rising")
+            spread = sentences.within(case.interval(seen.interval(level=case.level)), words=words, metric=metric)
+            change = f"{words[seen.mean > 0]} by {sentences.amount(abs(seen.mean), metric=metric)}"
+            doing = "staying as it is" if seen.mean == 0.0 else change
+            return f"{where}, {metric} {doing}, {spread}, {sentences.seeds(seen.num_pairs)}"
+        case RankTest():
+            cells = [(weakest.start, case.size), (weakest.end, case.size)]
+            return f"{where}: {sentences.ranked(case.observed, cells=cells)}"
+
+
+def _asked(expect: Order, *, metric: str) -> str:
+    verb = {"falls": "fall", "rises": "rise"}[expect.direction]
+    more_than = f" by more than {sentences.amount(expect.by, metric=metric)}" if expect.by else ""
+    return f"the claim asked for it to {verb}{more_than} at every step"

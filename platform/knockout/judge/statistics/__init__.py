@@ -1,0 +1,1 @@
+"""Tests and intervals that are exact at a handful of seeds; numbers in, p-values and intervals out."""

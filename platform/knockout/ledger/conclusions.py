@@ -1,0 +1,48 @@
+"""What submissions came to, as their reports said it when they ended.
+
+The invariant: read only. What a study was found to show is never worked out again here, only looked up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.exc import DatabaseError
+
+from knockout.errors import WorkspaceError
+from knockout.ledger.store import Ledger
+from knockout.ledger.tables import submissions
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """How one submission of a study ended that has a report."""
+
+    study: str
+    arguments: str
+    """What the command line changed in the study."""
+    finished: float
+    """When, in seconds since 1970."""
+    facts: dict[str, Any]
+    """Everything that its report says."""
+
+
+def conclusions(ledger: Ledger, *, study: str) -> Iterator[Conclusion]:
+    """The submissions of a study that have a report, newest first; each is read only when it is asked for.
+
+    Raises:
+        WorkspaceError: the ledger cannot be read.
+    """
+    table = submissions.c
+    query = sql.select(table.submission).where(table.study == study, table.facts.is_not(None)).order_by(table.created.desc())
+    try:
+        with ledger.engine.connect() as connection:
+            for name in list(connection.execute(query).scalars()):
+                row = connection.execute(sql.select(submissions).where(table.submission == name)).one()
+                yield Conclusion(row.study, row.arguments, row.finished, json.loads(row.facts))
+    except DatabaseError as error:
+        raise WorkspaceError(f"the ledger {ledger.workspace.ledger} cannot be read: {error.orig}") from None
