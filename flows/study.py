@@ -16,7 +16,7 @@ from prefect.exceptions import PrefectException
 from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from knockout.declare.expand import Cell
+from knockout.declare.plan import Cell
 from knockout.errors import RunError, ServiceError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding

@@ -8,8 +8,8 @@ import pytest
 
 from knockout.account import count
 from knockout.account.matching import plan_study
-from knockout.declare.expand import Plan
 from knockout.declare.load import load_study
+from knockout.declare.plan import Plan
 from knockout.errors import DeclarationError
 
 STUDY = """\

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from knockout.declare.corpus import Bpe, Corpus, Identity, PythonSource
 from knockout.declare.document import read_document
-from knockout.declare.generators import Composition, Markov, Recall
+from knockout.declare.generators import Composition, Markov, Recall, WordProblem
 from knockout.project import root
 
 PLAIN = {"corpus": "c", "source": {"kind": "python_source"}, "tokenizer": {"kind": "bytes"}}
@@ -31,6 +31,7 @@ def refusal(**settings: object) -> str:
         ("markov", Markov(order=2, alphabet=64), Identity()),
         ("recall", Recall(keys=16, values=16, pairs=4, queries=24, distance=4, documents=61_440), Identity()),
         ("composition", Composition(symbols=16, links=4, hops=2, queries=16, documents=61_440), Identity()),
+        ("word-problem", WordProblem(points=5, length=5, words=16, documents=16_384), Identity()),
     ],
 )
 def test_shipped_declarations_load_and_name_themselves(name, source, tokenizer):
@@ -70,13 +71,16 @@ def test_a_function_that_does_not_fit_its_symbols_is_refused_with_every_reason()
     assert "at most half of links = 4: beyond that the way back round the cycle is shorter" in message
 
 
-@pytest.mark.parametrize("source", [{"kind": "recall", "values": 1}, {"kind": "composition", "hops": 0}])
+@pytest.mark.parametrize(
+    "source",
+    [{"kind": "recall", "values": 1}, {"kind": "composition", "hops": 0}, {"kind": "word_problem", "points": 2}],
+)
 def test_a_setting_out_of_its_range_is_refused_by_its_path(source):
     [name] = set(source) - {"kind"}
     assert f"source.{source['kind']}.{name}" in refusal(source=source, tokenizer={"kind": "identity"})
 
 
-@pytest.mark.parametrize("kind", ["markov", "recall", "composition"])
+@pytest.mark.parametrize("kind", ["markov", "recall", "composition", "word_problem"])
 def test_each_generator_takes_the_identity_tokenizer_alone(kind):
     assert "a generator's tokenizer is identity" in refusal(source={"kind": kind})
     assert corpus(source={"kind": kind}, tokenizer={"kind": "identity"}).source.kind == kind

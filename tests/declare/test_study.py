@@ -10,8 +10,8 @@ import pytest
 from knockout import project
 from knockout.account.matching import plan_study
 from knockout.declare.architecture import Architecture
-from knockout.declare.expand import Plan, plan_text
 from knockout.declare.load import Overrides, load_study
+from knockout.declare.plan import Plan, plan_text
 from knockout.declare.recipe import Recipe
 from knockout.declare.study_schema import study_schema
 from knockout.errors import DeclarationError, InputError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from knockout.account.matching import plan_study
-from knockout.declare.expand import Plan
 from knockout.declare.load import load_study
+from knockout.declare.plan import Plan
 from knockout.judge.fairness import Flag, fairness
 
 STUDY = """\

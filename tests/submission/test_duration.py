@@ -11,7 +11,7 @@ import pytest
 
 from knockout.account import count
 from knockout.declare.document import Document
-from knockout.declare.expand import Cell
+from knockout.declare.plan import Cell
 from knockout.declare.settings import defaults
 from knockout.ledger.speeds import CALIBRATION, Speed, recall, remember
 from knockout.ledger.store import Ledger

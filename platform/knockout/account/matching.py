@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from knockout.account.count import count
 from knockout.declare.architecture import Architecture
-from knockout.declare.expand import Matched, Plan, expand
+from knockout.declare.expand import expand
 from knockout.declare.load import Loaded
 from knockout.declare.match import Match, Quantity
+from knockout.declare.plan import Matched, Plan
 from knockout.declare.recipe import Recipe
 from knockout.errors import InputError
 

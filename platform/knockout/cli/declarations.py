@@ -77,7 +77,7 @@ def plan(
 
     from knockout.account.matching import plan_study
     from knockout.cli.loading import load
-    from knockout.declare.expand import plan_text
+    from knockout.declare.plan import plan_text
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.calibrating import Calibrator, show_calibration
     from knockout.submission.preview import preview

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from knockout.declare.expand import Plan
+from knockout.declare.plan import Plan
 from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
 from knockout.submission.listener import Listener

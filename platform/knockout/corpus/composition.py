@@ -14,9 +14,10 @@ H hops from one of n symbols, (n H)^queries; answers and end-of-text follow. As 
 at most n / 2 hops lead back to no symbol on the way, only following the function says more of an answer than that it is
 another symbol of the cycle.
 
-Symbols are numbered 0 … S - 1, and h hops S + h - 1. It is the k-hop induction of Sanford, Hsu and Telgarsky
-("Transformers, parallel computation, and logarithmic depth", 2024) on pairs: h hops one after the other take h look-ups, and
-a network that doubles its steps needs about log2 h.
+Symbols are numbered 0 … S - 1, and h hops S + h - 1. It is like the k-hop induction of Sanford, Hsu and Telgarsky
+("Transformers, parallel computation, and logarithmic depth", 2024), on pairs: one after the other h hops take h look-ups,
+and a network that doubles its steps needs about log2 h. Whether depth gains at as few hops as these is a question for an
+experiment.
 
 Shapes: D documents, N links, Q queries, L symbols in a document.
 """

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus import composition, recall
+from knockout.corpus import composition, recall, word_problem
 from knockout.corpus.markov import MarkovChain
-from knockout.declare.generators import Composition, Generator, Markov, Recall
+from knockout.declare.generators import Composition, Generator, Markov, Recall, WordProblem
 
 
 def generate(source: Generator) -> Iterator[np.ndarray]:
@@ -23,6 +23,8 @@ def generate(source: Generator) -> Iterator[np.ndarray]:
             return recall.documents(source)
         case Composition():
             return composition.documents(source)
+        case WordProblem():
+            return word_problem.documents(source)
 
 
 def entropy_rate(source: Generator) -> float:
@@ -37,3 +39,5 @@ def entropy_rate(source: Generator) -> float:
             return recall.nats(source) / (recall.length(source) + 1)
         case Composition():
             return composition.nats(source) / (composition.length(source) + 1)
+        case WordProblem():
+            return word_problem.nats(source) / (word_problem.mean_length(source) + 1)

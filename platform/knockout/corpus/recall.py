@@ -9,10 +9,11 @@ end-of-text, which the encoder puts in):
     token     b    4    d    7    a    4    ·    ·    d    7    b    4    d    7    $
     choices   K    V   K-1   V   K-2   V    1    1    P    1    P    1    P    1    1
 
-Keys are numbered 0 … K - 1, values K … K + V - 1, and the blank K + V. The task is multi-query associative recall (Arora
-et al., "Zoology: measuring and improving recall in efficient language models", 2023, section 3) with one distance for all:
-which value belongs to a key is told by its left neighbour alone, so that it takes one layer to bring a key to its value and
-one to find it (Sanford et al., "One-layer transformers fail to solve the induction heads task", 2024).
+Keys are numbered 0 … K - 1, values K … K + V - 1, and the blank K + V. The task is multi-query associative recall (Arora et
+al., "Zoology: measuring and improving recall in efficient language models", 2023) with one distance for all. Which value
+belongs to a key is told by its left neighbour alone: one layer can bring a key to its value and a second find it. Of the
+like induction heads task it is proved that one layer does it only at a size exponentially larger than two (Sanford et al.,
+"One-layer transformers fail to solve the induction heads task", 2024, abstract).
 
 Shapes: D documents, P pairs, Q queries, K keys, V values, L symbols in a document.
 """

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from knockout.corpus.generators import generate
 from knockout.corpus.text import BOM, Undecodable, normalise
 from knockout.declare.corpus import Files, PythonSource, Source
-from knockout.declare.generators import Composition, Generator, Markov, Recall
+from knockout.declare.generators import Composition, Generator, Markov, Recall, WordProblem
 from knockout.errors import CorpusError
 
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
@@ -46,7 +46,7 @@ def read_documents(source: Source, *, base: Path, progress: Progress) -> Documen
         case Files():
             files = find_files(source, base=base)
             return _read_files(files, _reader(source), skip=source.undecodable == "skip", progress=progress)
-        case Markov() | Recall() | Composition():
+        case Markov() | Recall() | Composition() | WordProblem():
             return _symbols(source, progress=progress)
 
 

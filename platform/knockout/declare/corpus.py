@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, Name, Positive, conflicts
-from knockout.declare.generators import Composition, Generator, Markov, Recall
+from knockout.declare.generators import Composition, Generator, Markov, Recall, WordProblem
 
 Undecodable = Literal["error", "skip"]
 
@@ -47,7 +47,7 @@ class Files(Declaration):
         return self
 
 
-Source = Annotated[PythonSource | Files | Markov | Recall | Composition, Field(discriminator="kind")]
+Source = Annotated[PythonSource | Files | Markov | Recall | Composition | WordProblem, Field(discriminator="kind")]
 
 
 class Bpe(Declaration):

@@ -111,5 +111,31 @@ class Composition(Declaration):
         return self
 
 
-Generator = Markov | Recall | Composition
+class WordProblem(Declaration):
+    """The word problem of a symmetric group: words of swaps of two points, each followed by where it takes every point."""
+
+    kind: Literal["word_problem"] = "word_problem"
+    points: Annotated[int, Field(ge=3, le=64)] = 5
+    """Number of points: from 3 on the order of swaps matters, from 5 on their group is not solvable."""
+    length: Annotated[int, Field(ge=1, le=4096)] = 5
+    """Longest word, in swaps; each length from 1 on is equally likely."""
+    words: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Words a document. Documents of few short words repeat, and copies fall on one side of the split."""
+    seed: NonNegative = 0
+    """Draws the documents."""
+    documents: Documents = 16_384
+    """Number of documents."""
+
+    @property
+    def swaps(self) -> int:
+        """Number of different swaps of two points."""
+        return self.points * (self.points - 1) // 2
+
+    @property
+    def alphabet(self) -> int:
+        """Number of symbols: swaps, then points, then the equals sign."""
+        return self.swaps + self.points + 1
+
+
+Generator = Markov | Recall | Composition | WordProblem
 """Sources whose symbols are tokens already."""

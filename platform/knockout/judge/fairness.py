@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from knockout.account import count
 from knockout.declare.claim import BASELINE
-from knockout.declare.expand import Cell, Plan
+from knockout.declare.plan import Cell, Plan
 from knockout.ledger.identity import difference
 
 OPTIMISATION = ("learning_rate", "warmup_steps", "schedule", "optimizer", "clip", "batch", "tokens")

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from knockout.declare.claim import Claim, Competence, Decide
-from knockout.declare.expand import AGAIN, SHUFFLED
 from knockout.declare.expectation import Causality, Trend
 from knockout.declare.metric import EXPENSES
+from knockout.declare.plan import AGAIN, SHUFFLED
 from knockout.judge import sentences
 from knockout.judge.competence import competence_at
 from knockout.judge.controls import ControlResult, aa_control, shuffled_control

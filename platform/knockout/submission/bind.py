@@ -11,7 +11,7 @@ from typing import Any
 from knockout.account import count
 from knockout.corpus.manifest import Manifest
 from knockout.corpus.prepare import Prepared
-from knockout.declare.expand import Cell, Plan, PlannedRun
+from knockout.declare.plan import Cell, Plan, PlannedRun
 from knockout.errors import CorpusError
 from knockout.ledger.identity import identity, meaning
 from knockout.ledger.workspace import Workspace, make_folder, write_json

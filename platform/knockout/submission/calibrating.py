@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from knockout.declare.expand import Cell
+from knockout.declare.plan import Cell
 from knockout.ledger.identity import meaning
 from knockout.ledger.speeds import CALIBRATION, Speed, remember
 from knockout.ledger.store import Ledger

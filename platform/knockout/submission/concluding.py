@@ -14,7 +14,7 @@ from knockout import __version__
 from knockout.account import count
 from knockout.corpus.prepare import Prepared
 from knockout.declare.claim import BASELINE, Causality
-from knockout.declare.expand import Cell, Plan
+from knockout.declare.plan import Cell, Plan
 from knockout.declare.study import Study
 from knockout.judge import Judgement, RunRecord, decide
 from knockout.judge.fairness import fairness

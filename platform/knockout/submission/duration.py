@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from knockout.declare.expand import Cell
+from knockout.declare.plan import Cell
 from knockout.ledger.speeds import recall
 from knockout.ledger.store import Ledger
 from knockout.submission.calibrating import Calibrator

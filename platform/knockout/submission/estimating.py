@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from knockout.account import count
 from knockout.declare.architecture import Architecture, at_layer
-from knockout.declare.expand import Cell
 from knockout.declare.parts import MoeFeedForward, NextTokenObjective
+from knockout.declare.plan import Cell
 from knockout.ledger.speeds import Speed, shape
 
 PASS_SECONDS = 0.002

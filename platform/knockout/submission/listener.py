@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from knockout.declare.expand import Plan
+from knockout.declare.plan import Plan
 from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
 

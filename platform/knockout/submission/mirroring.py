@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from knockout.account import count
-from knockout.declare.expand import Plan, plan_text
+from knockout.declare.plan import Plan, plan_text
 from knockout.ledger.identity import flatten
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun

@@ -9,7 +9,7 @@ from typing import Any
 
 from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
-from knockout.declare.expand import Cell, Plan
+from knockout.declare.plan import Cell, Plan
 from knockout.judge.fairness import Flag, fairness
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from knockout.account.matching import plan_study
 from knockout.corpus.prepare import Prepared, prepare
-from knockout.declare.expand import Cell, Plan
 from knockout.declare.load import Loaded
+from knockout.declare.plan import Cell, Plan
 from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.process import this_process
 from knockout.ledger.store import PRUNED, Ledger

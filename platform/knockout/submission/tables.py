@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knockout.account import count
-from knockout.declare.expand import Plan
+from knockout.declare.plan import Plan
 from knockout.ledger.identity import flatten
 from knockout.report.accounts import number
 from knockout.services import ServiceStatus

@@ -18,7 +18,7 @@ from typing import Any
 
 from knockout.corpus.prepare import Prepared
 from knockout.declare.document import Document
-from knockout.declare.expand import Cell, PlannedRun
+from knockout.declare.plan import Cell, PlannedRun
 from knockout.declare.settings import Settings
 from knockout.declare.tune import Tune, as_declared
 from knockout.errors import DeclarationError, RunError
