@@ -77,13 +77,26 @@ def test_other_settings_of_a_recipe_are_no_handicap(tmp_path: Path):
 def test_unequal_budgets_and_sizes_are_told_unless_they_are_matched(tmp_path: Path):
     """Without its feed-forward pico has 74,624 of 141,056 parameters, and 196,608 of 327,680 FLOPs a token."""
     flags = fairness(planned(tmp_path, variant="{ffn: {kind: none}}", more=RATE))
-    assert kinds(flags) == [("budget", "note"), ("parameters", "note")]
-    assert flags[0].sentence == "other is trained with 0.6 times the baseline's FLOPs"
-    assert flags[1].sentence == "other has 0.529 times the baseline's parameters"
+    assert kinds(flags) == [("unequal", "note")]
+    assert flags[0].sentence == "other has 0.529 times the parameters and is trained with 0.6 times the FLOPs of baseline"
     doubled = fairness(planned(tmp_path, variant="{tokens: 4096000}", more=RATE))
-    assert [flag.sentence for flag in doubled] == ["other is trained with 2 times the baseline's FLOPs"]
+    assert [flag.sentence for flag in doubled] == ["other is trained with 2 times the FLOPs of baseline"]
     matched = f"{RATE}\nmatch: {{on: parameters, free: ffn.hidden, tolerance: 0.02}}"
-    assert ("parameters", "note") not in kinds(fairness(planned(tmp_path, variant="{ffn: {kind: swiglu}}", more=matched)))
+    swiglu = fairness(planned(tmp_path, variant="{ffn: {kind: swiglu}}", more=matched))
+    assert not any("parameters" in flag.sentence for flag in swiglu)
+
+
+def test_variants_are_held_against_what_claims_compare_them_with(tmp_path: Path):
+    claims = f"""  deep: {{depth: 4}}
+  deep-other: {{depth: 4, norm: {{kind: rms}}}}
+{RATE}
+claims:
+  - id: one
+    says: Another norm is worse in a deep stack
+    expect: {{variant: deep-other, is: worse, than: deep}}
+"""
+    flags = fairness(planned(tmp_path, more=claims.rstrip()))
+    assert flags == []
 
 
 def test_a_best_value_at_the_end_of_a_search_is_serious_and_stands_first(tmp_path: Path):

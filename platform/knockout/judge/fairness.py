@@ -13,6 +13,7 @@ from typing import Any, Literal
 from knockout.account import count
 from knockout.declare.claim import BASELINE
 from knockout.declare.plan import Cell, Plan
+from knockout.judge.noise import compared_in
 from knockout.ledger.identity import difference
 
 OPTIMISATION = ("learning_rate", "warmup_steps", "schedule", "optimizer", "clip", "batch", "tokens")
@@ -27,7 +28,7 @@ COMPUTE = ("compute", "flops_per_token")
 class Flag:
     """Something that a reader should weigh."""
 
-    kind: Literal["handicap", "untuned", "edge", "budget", "parameters"]
+    kind: Literal["handicap", "untuned", "edge", "unequal"]
     level: Literal["serious", "note"]
     """serious: verdicts may rest on it."""
     variant: str | None
@@ -49,7 +50,8 @@ def fairness(plan: Plan, *, tuned: Sequence[Mapping[str, Any]] = ()) -> list[Fla
         if cell.variant != BASELINE:
             name = f"{cell.variant} at {cell.size}" if several else cell.variant
             flags += [*_handicap(cell, baselines[cell.size], plan=plan, name=name)]
-            flags += [*_unequal(cell, baselines[cell.size], plan=plan, name=name)]
+    for cell, than in _compared(plan):
+        flags += [*_unequal(cell, than, plan=plan, name=f"{cell.variant} at {cell.size}" if several else cell.variant)]
     flags += [*_untuned(plan)]
     return sorted(flags, key=lambda flag: flag.level != "serious")
 
@@ -97,17 +99,27 @@ def _edges(search: Mapping[str, Any], *, several: bool) -> Iterator[Flag]:
         yield Flag("edge", "serious", search["variant"], search["size"], said)
 
 
-def _unequal(cell: Cell, baseline: Cell, *, plan: Plan, name: str) -> Iterator[Flag]:
-    """What is not held equal and differs."""
-    rule = plan.study.match_of(cell.variant)
-    budget = _flops(cell) / _flops(baseline) - 1.0
-    if abs(budget) > UNEQUAL and (rule is None or rule.on not in COMPUTE):
-        said = f"{name} is trained with {_times(budget)} the baseline's FLOPs"
-        yield Flag("budget", "note", cell.variant, cell.size, said)
-    parameters = _parameters(cell) / _parameters(baseline) - 1.0
-    if abs(parameters) > UNEQUAL and (rule is None or rule.on in COMPUTE):
-        said = f"{name} has {_times(parameters)} the baseline's parameters"
-        yield Flag("parameters", "note", cell.variant, cell.size, said)
+def _unequal(cell: Cell, than: Cell, *, plan: Plan, name: str) -> Iterator[Flag]:
+    """What differs between two cells that are compared, and is not held equal by a rule."""
+    rule = plan.study.match_of(cell.variant) if than.variant == BASELINE else None
+    parameters, budget = _parameters(cell) / _parameters(than), _flops(cell) / _flops(than)
+    size_differs = abs(parameters - 1.0) > UNEQUAL and (rule is None or rule.on in COMPUTE)
+    budget_differs = abs(budget - 1.0) > UNEQUAL and (rule is None or rule.on not in COMPUTE)
+    told = [f"has {parameters:.3g} times the parameters"] if size_differs else []
+    told += [f"is trained with {budget:.3g} times the FLOPs"] if budget_differs else []
+    if told:
+        yield Flag("unequal", "note", cell.variant, cell.size, f"{name} {' and '.join(told)} of {than.variant}")
+
+
+def _compared(plan: Plan) -> Iterator[tuple[Cell, Cell]]:
+    """The cells that claims compare, each with the other one; a variant that no claim names, with the baseline."""
+    pairs = dict.fromkeys((a, b) for a, b, _ in compared_in(plan.study.claims, metric=plan.study.decide.metric))
+    named = {name for pair in pairs for name in pair} | {BASELINE}
+    others = dict.fromkeys(cell.variant for cell in plan.cells if cell.variant not in named)
+    cells = {(cell.variant, cell.size): cell for cell in plan.cells}
+    for variant, than in (*pairs, *((variant, BASELINE) for variant in others)):
+        for size in dict.fromkeys(cell.size for cell in plan.cells):
+            yield cells[variant, size], cells[than, size]
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
@@ -125,7 +137,3 @@ def _parameters(cell: Cell) -> int:
 
 def _show(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else "nothing" if value is None else str(value)
-
-
-def _times(difference: float) -> str:
-    return f"{1.0 + difference:.3g} times"

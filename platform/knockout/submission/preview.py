@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibra
         question=plan.study.question,
         corpus=plan.corpus.corpus,
         corpus_prepared=known,
-        cells=tuple(_cell(cell, plan=tuned, runs=runs, done=done) for cell in tuned.cells),
+        cells=tuple(_cell(cell, planned=planned, runs=runs, done=done) for cell, planned in _cells(tuned)),
         fairness=tuple(fairness(plan)),
         runs_to_do=len(to_do) + trials_to_do,
         trials_to_do=trials_to_do,
@@ -114,9 +115,16 @@ def _key(cell: Cell) -> tuple[str, str]:
     return cell.variant, cell.size
 
 
-def _cell(cell: Cell, *, plan: Plan, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
+def _cells(plan: Plan) -> list[tuple[Cell, int]]:
+    """Every cell with its number of runs, the controls' last."""
+    runs = Counter(_key(run.cell) for run in (*plan.runs, *plan.controls))
+    cells = {_key(cell): cell for cell in (*plan.cells, *(run.cell for run in plan.controls))}
+    return [(cell, runs[key]) for key, cell in cells.items()]
+
+
+def _cell(cell: Cell, *, planned: int, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
     account = count(cell.architecture)
-    reused = sum(run.identity in done for run in runs if run.cell is cell)
+    reused = sum(run.identity in done for run in runs if _key(run.cell) == _key(cell))
     return CellPreview(
         variant=cell.variant,
         size=cell.size,
@@ -126,6 +134,6 @@ def _cell(cell: Cell, *, plan: Plan, runs: Sequence[BoundRun], done: Collection[
         steps=cell.num_steps,
         tokens=cell.num_steps * cell.recipe.batch * cell.architecture.context,
         patch=cell.changes,
-        runs=sum(run.cell is cell for run in plan.runs),
+        runs=planned,
         reused=reused if runs else None,
     )
