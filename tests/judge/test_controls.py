@@ -98,6 +98,21 @@ def test_noise_is_pooled_over_cells_and_pairing_takes_its_share_off(cell: MakeCe
     assert pair.sd_paired**2 == pytest.approx(pair.sd_unpaired**2 - shared)
 
 
+def test_a_cell_that_sees_the_future_is_not_pooled_with_those_that_do_not(cell: MakeCell):
+    seeing = [
+        RunRecord(**{**vars(run), "metrics": {"val_loss": 0.01, "generation_loss": 9.0 + run.seed}, "causal": False})
+        for run in cell("v", [0.0] * 3)
+    ]
+    baseline = cell("baseline", [4.0, 4.1, 4.2])
+    baseline = [RunRecord(**{**vars(run), "metrics": {**run.metrics, "generation_loss": 3.0}}) for run in baseline]
+    records = [*baseline, *seeing]
+    found = noise_at("nano", records=records, metric="val_loss", compared=[("v", "baseline", "val_loss")])
+    assert [noise.variant for noise in found.cells] == ["baseline"]
+    assert found.pooled_sd == pytest.approx(0.1)
+    assert found.pairs[0].metric == "generation_loss"
+    assert found.pairs[0].sd_unpaired == pytest.approx(1.0)
+
+
 def test_a_divergence_is_no_noise_and_equal_values_have_no_correlation(cell: MakeCell):
     records = [*cell("baseline", [4.0, 4.0, 4.0]), *cell("v", [3.0, None, 3.2])]
     found = noise_at("nano", records=records, metric="val_loss", compared=[("v", "baseline", "val_loss")])

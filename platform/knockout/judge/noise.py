@@ -60,7 +60,8 @@ class SizeNoise:
 def noise_at(size: str, *, records: Sequence[RunRecord], metric: str, compared: Iterable[tuple[str, str, str]]) -> SizeNoise:
     """The spread of every cell, and of each compared (variant, than, metric).
 
-    A cell that sees the future is measured on generation_loss where the metric is one that it can read off its input.
+    A cell that sees the future has no spread of its own on a metric that it can read off its input, and is not pooled;
+    where it is compared, generation_loss stands in.
     Source of the pooling: the within-group mean square of one-way analysis of variance (Fisher, "Statistical methods for
     research workers", 1925, section 40).
     """
@@ -92,12 +93,18 @@ def compared_in(claims: Iterable[Claim], *, metric: str) -> Iterator[tuple[str, 
 
 
 def _cell(variant: str, size: str, records: Sequence[RunRecord], metric: str) -> CellNoise | None:
+    runs = of_cell(records, variant=variant, size=size).values()
+    if metric in CHEATED and any(not run.causal for run in runs):
+        return None
     values = list(_values(variant, size, records, metric).values())
     return CellNoise(variant, float(np.std(values, ddof=1)), len(values)) if len(values) > 1 else None
 
 
 def _pair(asked: tuple[str, str, str], size: str, records: Sequence[RunRecord]) -> PairNoise | None:
     variant, than, metric = asked
+    cells = [of_cell(records, variant=name, size=size).values() for name in (variant, than)]
+    if metric in CHEATED and any(not run.causal for cell in cells for run in cell):
+        metric = "generation_loss"
     first, second = (_values(name, size, records, metric) for name in (variant, than))
     both = [(first[seed], second[seed]) for seed in first if seed in second]
     if len(both) < 2:
@@ -111,7 +118,7 @@ def _pair(asked: tuple[str, str, str], size: str, records: Sequence[RunRecord]) 
 def _values(variant: str, size: str, records: Sequence[RunRecord], metric: str) -> dict[int, float]:
     """The cell's finite results by seed."""
     found = {
-        seed: final_value(run, metric="generation_loss" if metric in CHEATED and not run.causal else metric)
+        seed: final_value(run, metric=metric)
         for seed, run in of_cell(records, variant=variant, size=size).items()
     }
     return {seed: value for seed, value in found.items() if value is not None and math.isfinite(value)}
