@@ -137,3 +137,25 @@ def test_a_rule_that_cannot_be_met_is_told_at_its_own_line(tmp_path: Path):
     with pytest.raises(DeclarationError) as caught:
         plan_with(tmp_path, rule, "on: parameters, free: width, variants: [shallow], tolerance: 0.001")
     assert {(p.line, p.path) for p in caught.value.problems} >= {(11, "match.1")}
+
+
+def test_values_that_are_not_legal_are_stepped_over_on_both_sides(tmp_path: Path):
+    """With four heads and rotary positions every second width of a step of 4 is illegal: a head's must be even."""
+    path = tmp_path / "study.yaml"
+    study = STUDY.replace("tolerance: {tolerance}", "tolerance: {tolerance}, step: 4")
+    path.write_text(
+        study.format(
+            baseline="position: {kind: rotary}, depth: 8", variant="depth: 2", on="parameters", free="width", tolerance=0.05
+        )
+    )
+    plan = plan_study(load_study(path))
+    chosen = plan.cells[1].architecture.width
+    assert chosen % 8 == 0
+    target = count(plan.cells[0].architecture).parameters.total
+    errors = {}
+    for width in range(128, 400, 8):
+        path.write_text(study.replace("match:", "match: none #").format(
+            baseline="position: {kind: rotary}, depth: 8", variant=f"depth: 2, width: {width}", on="", free="", tolerance=0
+        ))  # fmt: skip
+        errors[width] = abs(total(plan_study(load_study(path)), 1) / target - 1)
+    assert chosen == min(errors, key=errors.__getitem__)

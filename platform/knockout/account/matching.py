@@ -23,6 +23,8 @@ Make = Callable[[int], Resolved]
 """From a value of the free dimension to what the variant is then. Raises InputError for an illegal one."""
 
 MAX_DOUBLINGS = 40
+STEPS_TO_LEGAL = 64
+"""How far a legal value is looked for: heads, for example, may divide only every so many widths."""
 
 
 def solve(*, match: Match, baseline: Resolved, variant: Resolved, make: Make) -> tuple[Matched, Resolved]:
@@ -35,7 +37,8 @@ def solve(*, match: Match, baseline: Resolved, variant: Resolved, make: Make) ->
     step = step_of(variant, match=match)
     if (few := _try(make, 4 * step)) and (many := _try(make, 64 * step)) and _same(few, many, on=match.on):
         raise InputError(f"{match.free} does not change {match.on} in this variant: choose another free dimension")
-    candidates = [_try(make, value) for value in _around(target, on=match.on, step=step, make=make)]
+    below, above = _around(target, on=match.on, step=step, make=make)
+    candidates = [_nearest(below, step=-step, make=make), _nearest(above, step=step, make=make)]
     legal = [found for found in candidates if found is not None]
     if not legal:
         raise InputError(f"no value of {match.free} is legal in this variant: choose another free dimension")
@@ -91,12 +94,12 @@ def _around(target: float, *, on: Quantity, step: int, make: Make) -> tuple[int,
     """The two neighbouring legal values between which the quantity passes the target."""
     low, high = 0, 1
     for _ in range(MAX_DOUBLINGS):
-        if _value(high * step, on=on, make=make) >= target:
+        if _value(high * step, on=on, step=step, make=make) >= target:
             break
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _value(middle * step, on=on, make=make) >= target else (middle, high)
+        low, high = (low, middle) if _value(middle * step, on=on, step=step, make=make) >= target else (middle, high)
     return max(low, 1) * step, high * step
 
 
@@ -104,10 +107,16 @@ def _same(few: tuple[int, Resolved], many: tuple[int, Resolved], *, on: Quantity
     return quantity(few[1], on=on) == quantity(many[1], on=on)
 
 
-def _value(value: int, *, on: Quantity, make: Make) -> float:
-    """The quantity at a value; an illegal one counts as too small, so the search goes on above it."""
-    found = _try(make, value)
+def _value(value: int, *, on: Quantity, step: int, make: Make) -> float:
+    """The quantity at a value, or at the next legal one above it; without any it counts as too small."""
+    found = _nearest(value, step=step, make=make)
     return quantity(found[1], on=on) if found is not None else -math.inf
+
+
+def _nearest(value: int, *, step: int, make: Make) -> tuple[int, Resolved] | None:
+    """The first legal value from this one on, in steps that may go down."""
+    values = range(value, max(0, value + STEPS_TO_LEGAL * step), step)
+    return next((found for place in values if (found := _try(make, place)) is not None), None)
 
 
 def _try(make: Make, value: int) -> tuple[int, Resolved] | None:
