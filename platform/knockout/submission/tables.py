@@ -140,6 +140,6 @@ def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
     for column in columns:
         right = column in ("parameters", "FLOPs/token", "steps", "tokens", "share", "seeds", "")
-        wraps = column in ("changes", "reason")
+        wraps = column in ("changes", "reason", "corpus")
         table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
     return table
