@@ -12,12 +12,14 @@ from typing import Any
 from httpx import HTTPError
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import PrefectException
+from prefect.client.schemas.objects import State
+from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
+from reconciling import FLOW, state_of
 
 from knockout.declare.plan import Cell
-from knockout.errors import RunError, ServiceError
+from knockout.errors import RunEnded, RunError, ServiceError
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
@@ -37,9 +39,12 @@ def tune_cell(name: str, road: Road, cell: Cell) -> dict[str, float]:
 
 
 @task(name="run", task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False)
-def train_run(name: str, road: Road, run: BoundRun) -> str:
-    """Bring one run to its end, in a process of its own; fails when there is no result."""
-    return road.train(run).run.state
+def train_run(name: str, road: Road, run: BoundRun) -> str | State[Any]:
+    """Bring one run to its end, in a process of its own; the task ends as the run does."""
+    try:
+        return road.train(run).run.state
+    except RunEnded as ended:
+        return state_of(ended.state, reason=ended.reason)
 
 
 @task(name="verdicts", cache_policy=NO_CACHE, persist_result=False)
@@ -49,49 +54,60 @@ def conclude(road: Road) -> Concluding:
 
 
 def submit(road: Road) -> Concluding:
-    """Walk a road under Prefect, as one flow run named after the submission.
+    """Walk a road under Prefect, as one flow run named after the submission, which ends in the submission's state.
 
     Raises:
+        KeyboardInterrupt: the command is to end.
         ServiceError: Prefect's server was lost on the way; the road can be walked on without it.
         KnockoutError: what a step of the road raises; the flow run has failed then.
     """
     # Threads only wait here: each run trains in a process of its own, one for each slot.
     runner: Any = ThreadPoolTaskRunner(max_workers=road.num_threads + 1)  # generic in a type that Prefect leaves open
 
-    @flow(name="study", flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
-    def study(study: str, submission: str) -> str:
-        prepare_corpus(road)
-        _tune_all(road)
-        _train_all(road, road.bind())
-        while road.look_again():
-            _train_all(road, road.bind())
-        concluding = conclude(road)
+    @flow(name=FLOW, flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
+    def study(study: str, submission: str) -> State[Any]:
+        try:
+            concluding = _walk(road)
+        except (RunError, KeyboardInterrupt, TerminationSignal) as error:
+            cut.append(error)
+            state, reason = road.ending(error)
+            return state_of(state, reason=reason)
         ended.append(concluding)
-        if concluding.state != "done":
-            raise RunError(concluding.reason or concluding.state)
-        return concluding.state
+        return state_of(concluding.state, reason=concluding.reason)
 
     ended: list[Concluding] = []
+    cut: list[BaseException] = []
     try:
         study(study=road.plan.study.study, submission=road.submission)
-    except RunError:
-        if not ended:
-            raise
     except (HTTPError, PrefectException) as error:
-        if not ended:
+        if not (ended or cut):
             raise ServiceError(f"Prefect's server was lost ({type(error).__name__})") from None
+    for error in cut:
+        raise error if isinstance(error, RunError) else KeyboardInterrupt
     return ended[0]
+
+
+def _walk(road: Road) -> Concluding:
+    prepare_corpus(road)
+    _tune_all(road)
+    _train_all(road, road.bind())
+    while road.look_again():
+        _train_all(road, road.bind())
+    return conclude(road)
 
 
 def _tune_all(road: Road) -> None:
     futures = [tune_cell.submit(name=f"{cell.variant} · {cell.size}", road=road, cell=cell) for cell in road.to_tune]
-    for future in _all(road, futures):
+    ended = _all(road, futures)
+    road.raise_if_ended()
+    for future in ended:
         future.result()
 
 
 def _train_all(road: Road, runs: Sequence[BoundRun]) -> None:
     futures = _all(road, [train_run.submit(name=run.name, road=road, run=run) for run in runs])
     raise_faults(future.state.data for future in futures)
+    road.raise_if_stopped()
 
 
 def _all(road: Road, futures: list[Any]) -> list[Any]:

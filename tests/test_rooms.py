@@ -34,6 +34,7 @@ BELOW: dict[str, set[str]] = {
     "report": LOW | {"declare", "account", "model", "corpus", "ledger", "judge"},
 }
 BELOW["submission"] = {room for room in BELOW if room != "submission"}
+BELOW["upkeep"] = {room for room in BELOW if room != "upkeep"}
 BELOW["cli"] = {*BELOW} - {"cli"}
 """For each room those that it may import: nothing points back."""
 

@@ -7,6 +7,8 @@
     │   └── WorkspaceError        a workspace that cannot be read, written or is full
     ├── ServiceError              a local server that did not start, or whose port is taken
     └── RunError                  a training run that ended without a sealed result
+        ├── RunEnded              the same, with the run's state and reason
+        └── Stopped               a submission that was asked to stop, and did
 
 Anything else that escapes is a fault of the program and shows its traceback.
 """
@@ -61,3 +63,16 @@ class ServiceError(KnockoutError):
 
 class RunError(KnockoutError):
     """A training run ended without a sealed result."""
+
+
+class RunEnded(RunError):
+    """A run has no result; carries what the ledger, or the submission's end, says of it."""
+
+    def __init__(self, name: str, *, state: str, reason: str | None) -> None:
+        self.state = state
+        self.reason = reason
+        super().__init__(f"{name}: {state}: {reason}")
+
+
+class Stopped(RunError):
+    """A submission was asked to stop before it was done; the message says by what."""

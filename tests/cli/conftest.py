@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from knockout.ledger.store import Ledger, LedgerRun
+from knockout.ledger.store import Ledger, LedgerRun, Submission
 from knockout.ledger.workspace import open_workspace
 
 DEADLINE_SECONDS = 120.0
@@ -92,7 +94,7 @@ class Home:
     def facts(self, study: str, *changes: str) -> dict[str, Any]:
         code, said = self.knockout("report", study, *changes, "--json")
         assert code == 0, said
-        return json.loads(said)
+        return json.loads(said[said.index("{") :])  # notes about the report stand before it
 
     def runs(self) -> list[LedgerRun]:
         """Every run of the ledger."""
@@ -102,12 +104,25 @@ class Home:
         ledger.close()
         return found
 
+    def submissions(self) -> list[Submission]:
+        """All submissions, oldest first."""
+        ledger = Ledger(open_workspace(self.folder))
+        found = ledger.submissions()[::-1]
+        ledger.close()
+        return found
+
     def submission_states(self) -> list[str]:
         """States of all submissions, oldest first."""
-        ledger = Ledger(open_workspace(self.folder))
-        states = [item.state for item in reversed(ledger.submissions())]
-        ledger.close()
-        return states
+        return [item.state for item in self.submissions()]
+
+    def flow_runs(self) -> list[tuple[str, str, str | None]]:
+        """Name, state and message of every flow run in Prefect's database, oldest first."""
+        query = (
+            "SELECT flow_run.name, flow_run.state_name, flow_run_state.message FROM flow_run "
+            "JOIN flow_run_state ON flow_run.state_id = flow_run_state.id ORDER BY flow_run.created"
+        )
+        with closing(sqlite3.connect(f"file:{self.folder / 'prefect' / 'prefect.db'}?mode=ro", uri=True)) as database:
+            return list(database.execute(query))
 
     def alive(self) -> list[str]:
         """Command lines of the processes that have this workspace in their environment."""
@@ -158,6 +173,16 @@ def opened(folder: Path, *, project: Path) -> Iterator[Home]:
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Iterator[Home]:
     yield from opened(tmp_path_factory.mktemp("shared") / "home", project=project)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Iterator[Home]:
+    """A workspace in which two studies that share their baseline are done, with MLflow. For tests that only read or copy."""
+    for home in opened(tmp_path_factory.mktemp("finished") / "home", project=project):
+        for study in ("small", "other"):
+            code, said = home.knockout("run", study, "--no-prefect")
+            assert code == 0, said
+        yield home
 
 
 @pytest.fixture(scope="session")

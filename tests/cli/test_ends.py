@@ -67,13 +67,18 @@ def test_a_run_that_takes_too_long_is_named_and_the_exit_code_says_so(home):
     assert home.submission_states() == ["failed"]
 
 
-def test_kill_under_prefect_leaves_neither_server_nor_runs(home, until):
+def test_kill_under_prefect_leaves_neither_server_nor_runs_and_the_next_command_says_crashed(home, until):
     process = home.start("run", "small", "--no-mlflow", *LONG)
     until(lambda: home.newest_step() or process.poll() is not None)
     assert any("prefect" in line for line in home.alive()), home.alive()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     until(lambda: home.alive() == [], seconds=15)
+    code, said = home.knockout("run", "small", "--no-mlflow", *LONG)
+    assert code == 0, said
+    assert home.flow_runs() == [(item.submission, *ended) for item, ended in zip(
+        home.submissions(), [("Crashed", home.submissions()[0].reason), ("Completed", None)], strict=True,
+    )]  # fmt: skip
 
 
 def test_losing_prefects_server_costs_neither_verdicts_nor_runs(home, until):

@@ -57,6 +57,13 @@ def test_a_study_expands_to_every_cell_with_every_seed(tmp_path: Path):
     assert plan.cells[1].architecture.residual.kind == "none"
 
 
+def test_limits_change_nothing_that_is_trained(tmp_path: Path):
+    free = plan_of(STUDY, tmp_path)
+    limited = plan_of(STUDY + "limits: {run_seconds: 60, study_seconds: 7200.5}\n", tmp_path)
+    assert (limited.study.limits.run_seconds, limited.study.limits.study_seconds) == (60.0, 7200.5)
+    assert (limited.runs, limited.controls, limited.cells) == (free.runs, free.controls, free.cells)
+
+
 def test_expansion_is_pure(tmp_path: Path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
@@ -190,7 +197,7 @@ def test_problems_of_a_studys_own_keys_do_not_hide_those_of_its_variants(tmp_pat
     )
     found = problems_of(text.replace("corpus: python-source", "corpus: pyton-source"), tmp_path)
     assert [text.split(": ")[1] for text in found] == ["corpus", "matsch", "residual", "seeds"]
-    assert found[-1].endswith("'two' should be a valid integer, or array")
+    assert found[-1].endswith("'two' should be a valid integer, or list")
 
 
 def test_a_bare_kind_is_told_how_to_be_written(tmp_path: Path):
@@ -266,3 +273,23 @@ def test_looks_that_do_not_rise_are_refused(tmp_path: Path):
     ]
     with pytest.raises(InputError, match="declares no further looks"):
         plan_of(STUDY, tmp_path, settle=True)
+
+
+def test_what_would_undo_a_match_is_not_searched(tmp_path: Path):
+    matched = STUDY + "match: {on: parameters, free: ffn.hidden}\n"
+    for search in ("ffn.hidden: {low: 16, high: 256}", "width: {low: 16, high: 64}"):
+        found = problems_of(matched + f"tune: {{{search}, trials: 3}}\n", tmp_path)
+        assert any("would change what `match` holds equal" in problem for problem in found), found
+    plan_of(
+        matched.replace("ffn.hidden}", "ffn.hidden, variants: [no-residual]}")
+        + "tune: {learning_rate: {low: 1.0e-3, high: 1.0e-2}}\n",
+        tmp_path,
+    )
+
+
+def test_seeds_of_trials_and_controls_cannot_be_judged_ones_and_one_seed_cannot_be_settled(tmp_path: Path):
+    assert problems_of(STUDY.replace("seeds: 2", "seeds: [1, 2000000]"), tmp_path) == [
+        "8: seeds: 2000000: must be under 1,000,000: seeds from there on are for trials and controls"
+    ]
+    (found,) = problems_of(STUDY.replace("seeds: 2", "seeds: 1") + "settle: [2, 3]\n", tmp_path)
+    assert "needs a first look of at least two seeds" in found

@@ -20,6 +20,7 @@ from knockout.training.execute import Early, Execution, Limits, execute, never
 from knockout.training.metrics import read_metrics
 from knockout.training.progress import read_progress
 from knockout.training.spec import LOG, METRICS, RESULT, WEIGHTS
+from knockout.training.stop import BY_USER, Ending
 
 LONG = 64_000_000
 COST = ("peak_memory_bytes", "tokens_per_second")
@@ -180,15 +181,17 @@ def test_a_run_that_takes_too_long_is_timed_out_and_goes_on_later(bench: Bench):
     assert again.step > ended.step > 0
 
 
-def test_a_stopped_run_is_cancelled_with_a_checkpoint_of_its_last_step(bench: Bench, until):
+@pytest.mark.parametrize("ending", [BY_USER, Ending("timed-out", "the study's limit of 5 s")], ids=lambda one: one.state)
+def test_a_stopped_run_says_why_and_has_a_checkpoint_of_its_last_step(bench: Bench, until, ending: Ending):
     run, limits = bench.ask(tokens=LONG), Limits()
     ends: list[Execution] = []
     thread = threading.Thread(target=lambda: ends.append(bench.execute(run, limits=limits)))
     thread.start()
     until(lambda: read_progress(run.folder))
-    limits.stop.set()
+    limits.stop.end(ending)
+    limits.stop.end(Ending("cancelled", "too late to say why"))
     thread.join(60)
-    assert (ends[0].run.state, ends[0].run.reason) == ("cancelled", "stopped by the user")
+    assert (ends[0].run.state, ends[0].run.reason) == (ending.state, ending.reason)
     (checkpoint, *_) = sorted((run.folder / "checkpoints").glob("*.pt"), reverse=True)
     assert int(checkpoint.stem) == read_metrics(run.folder)["step"].to_pylist()[-1] >= ends[0].run.step > 0
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from knockout import __version__
-from knockout.cli import declarations, generating, reproducing, running, services
-from knockout.errors import InputError, KnockoutError
+from knockout.cli import declarations, generating, reproducing, running, services, stopping, upkeep
+from knockout.errors import InputError, KnockoutError, Stopped
 
 INTERRUPTED = 130
 """The exit code that Typer makes of Ctrl-C."""
@@ -46,7 +46,9 @@ declarations.register(app)
 running.register(app)
 generating.register(app)
 reproducing.register(app)
+stopping.register(app)
 services.register(app)
+upkeep.register(app)
 
 
 def main() -> None:
@@ -56,6 +58,9 @@ def main() -> None:
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except Stopped as stopped:
+        print(f"knockout: {stopped}; the same command goes on from here", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except KnockoutError as error:
         print(f"knockout: {error}", file=sys.stderr)
         sys.exit(1)

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
 
-from knockout.cli.options import AsJson, Home, Mlflow, Prefect, RunSeconds, Seeds, Set, Settle, Size, Slots, StudyName
+from knockout.cli.options import (
+    AsJson,
+    Home,
+    Mlflow,
+    Prefect,
+    RunSeconds,
+    Seeds,
+    Set,
+    Settle,
+    Size,
+    Slots,
+    StudyName,
+    StudySeconds,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +40,7 @@ def run(
     settle: Settle = False,
     slots: Slots = None,
     run_seconds: RunSeconds = None,
+    study_seconds: StudySeconds = None,
     prefect: Prefect = True,
     mlflow: Mlflow = True,
     workspace: Home = None,
@@ -37,7 +52,7 @@ def run(
     from knockout.submission.road import Options
 
     loaded = load(study, size=size, seeds=seeds, settings=set_, settle=settle)
-    options = Options(slots=slots, run_seconds=run_seconds, mlflow=mlflow)
+    options = Options(slots=slots, run_seconds=run_seconds, study_seconds=study_seconds, mlflow=mlflow)
     sys.exit(run_study(loaded, workspace=open_workspace(workspace), options=options, prefect=prefect))
 
 
@@ -71,7 +86,26 @@ def report(
         there = f"; there are: {', '.join(others)}" if others else ""
         command = f"knockout run {study} {arguments}".strip()
         raise InputError(f"no report of '{name}' in {place.folder}: run it first with `{command}`{there}")
+    for note in _outdated(facts, study=study, arguments=arguments, newest=ledger.reported(name)[0]):
+        print(note, file=sys.stderr)
     print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name, arguments=arguments)))
+
+
+def _outdated(facts: Mapping[str, Any], *, study: str, arguments: str, newest: str) -> Iterator[str]:
+    """What makes a report not the last word."""
+    from knockout.declare.load import find_study
+    from knockout.errors import InputError
+    from knockout.submission.reproducing import declared_as
+
+    if newest != arguments:
+        yield f"a newer report is that of `{f'knockout report {study} {newest}'.strip()}`"
+    try:
+        path = find_study(study)
+    except InputError:
+        return  # the file is gone; its report is all that there is
+    if path.exists() and not declared_as(facts, text=path.read_text("utf-8-sig")):
+        command = f"knockout run {study} {arguments}".strip()
+        yield f"the study's file has changed since these verdicts: `{command}` judges it as it is now"
 
 
 def why(

@@ -27,13 +27,24 @@ def up(
     mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow server.")] = 5000,
     workspace: Home = None,
 ) -> None:
-    """Start the local Prefect and MLflow servers, wait until they answer, and say where their UIs are."""
+    """Start the local Prefect and MLflow servers, wait until they answer, and say where their UIs are.
+
+    What dead processes left open in Prefect is set right.
+    """
     from knockout import services
+    from knockout.cli.flows import load_flow
+    from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
 
-    folder = open_workspace(workspace).folder
+    place = open_workspace(workspace)
+    ledger = Ledger(place)
+    ledger.reconcile()
     print("starting Prefect and MLflow …", file=sys.stderr)
-    for service in services.up(folder, ports={"prefect": prefect_port, "mlflow": mlflow_port}):
+    started = services.up(place.folder, ports={"prefect": prefect_port, "mlflow": mlflow_port})
+    services.apply_quiet_environment(place.folder)
+    for service in started:
+        if service.name == "prefect":
+            load_flow("reconciling", server=service.url).reconcile(ledger)
         print(f"{service.name:8} {service.url}{PAGES[service.name]}")
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import signal
-import threading
 from dataclasses import replace
-from types import ModuleType
 
 from rich.console import Console
 
-from knockout import project, services
+from knockout import services
+from knockout.cli.flows import load_flow
 from knockout.cli.watching import Watcher
 from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
@@ -21,15 +18,7 @@ from knockout.submission import plain
 from knockout.submission.concluding import Concluding, open_variants
 from knockout.submission.road import Options, Road
 from knockout.submission.tables import cell_table
-
-QUIET_CLIENT = {
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_TO_API_ENABLED": "false",
-    "PREFECT_CLIENT_MAX_RETRIES": "1",
-}
-"""States tell Prefect what failed; on the terminal the ledger's sentence stands alone. Sending log lines, or asking a server
-that is gone again and again, would only add errors and waiting."""
+from knockout.training.stop import Stop
 
 
 def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
@@ -51,6 +40,8 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     for line in (*control_lines(concluding.judgement.controls), *fairness_lines(concluding.facts["fairness"])):
         console.print(line, soft_wrap=True)
     console.print(verdict_table(concluding.judgement.verdicts, console=console))
+    if concluding.state == "timed-out":
+        console.print(f"stopped  at {concluding.reason}; the same command goes on from here", soft_wrap=True)
     _open_claims(console, loaded=loaded, concluding=concluding)
     _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow)
     return 0 if concluding.state == "done" else 1
@@ -63,30 +54,19 @@ def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) 
     watcher.note("waiting for Prefect's server …")
     try:
         url = server.wait()
-        os.environ |= {"PREFECT_API_URL": f"{url}/api", **QUIET_CLIENT}
-        return _flow("study").submit(road)
+        load_flow("reconciling", server=url).reconcile(road.ledger)
+        return load_flow("study", server=url).submit(road)
     except ServiceError as error:
         watcher.note(f"{error}\nGoing on without Prefect.")
         return plain.submit(road)
 
 
-def _flow(name: str) -> ModuleType:
-    """A module of the flows/ folder, which is content and no package."""
-    path = project.root() / "flows" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"knockout_flows_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class stopping:
     """While entered, SIGTERM ends the work as Ctrl-C does: runs stop after their step, with a checkpoint."""
 
-    def __enter__(self) -> threading.Event:
+    def __enter__(self) -> Stop:
         self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        return threading.Event()
+        return Stop()
 
     def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGTERM, self.before)

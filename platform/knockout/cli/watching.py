@@ -68,8 +68,9 @@ class Watcher(Listener):
         with self.lock:
             self._drop("corpus")
             wanted = {run.identity for run in runs}
-            self.to_do = len(wanted) - len(set(done))
-            doing = f"{self.to_do} to train, {slots} at a time" if self.to_do else "nothing to train"
+            left = len(wanted) - len(set(done))
+            self.to_do = self.ended + left
+            doing = f"{left} to train, {slots} at a time" if left else "nothing to train"
             self._line(f"{len(wanted)} runs: {len(set(done))} reused, {doing}")
 
     def tuned(self, tuned: Tuned) -> None:

@@ -82,13 +82,18 @@ def _replace(partial: Path, target: Path) -> None:
     _sync(target.parent)
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes left of other targets; a folder whose lock is held is being built."""
-    for partial in folder.glob(f".*{PARTIAL}"):
+def abandoned(folder: Path) -> Iterator[Path]:
+    """What killed processes left of targets; a folder whose lock is held is being built. Each is locked while it is used."""
+    for partial in sorted(folder.glob(f".*{PARTIAL}")):
         lock = partial.with_name(partial.name.removesuffix(PARTIAL).removesuffix(".damaged") + LOCK)
         with lock.open("ab") as file:
             if _try_lock(file.fileno()):
-                _remove(partial)
+                yield partial
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for partial in abandoned(folder):
+        _remove(partial)
 
 
 def _remove(folder: Path) -> None:

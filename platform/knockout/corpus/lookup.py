@@ -16,10 +16,15 @@ def find_by_digest(digest: str, *, folder: Path) -> Prepared:
     Raises:
         CorpusError: there is none, or its manifest is damaged.
     """
-    for path in sorted(folder.glob(f"*/{MANIFEST}")):
-        if _digest(path) == digest:
-            return Prepared(read_manifest(path.parent), path.parent, reused=True)
+    if (found := folders_by_digest(folder).get(digest)) is not None:
+        return Prepared(read_manifest(found), found, reused=True)
     raise CorpusError(f"no corpus in {folder} has the digest {digest[:16]}…: run its study again, which prepares it")
+
+
+def folders_by_digest(folder: Path) -> dict[str, Path]:
+    """The corpora under `folder` that have a manifest, by what it says is their identity; of equal ones the first."""
+    paths = sorted(folder.glob(f"*/{MANIFEST}"), reverse=True)
+    return {digest: path.parent for path in paths if isinstance(digest := _digest(path), str)}
 
 
 def _digest(path: Path) -> object:

@@ -110,19 +110,28 @@ def _key(corpus: Corpus, vocabulary: int, found: Collected) -> str:
     return hashlib.sha256(canonical(plain | {"counts": found.counts.model_dump()}).encode()).hexdigest()
 
 
+def check(folder: Path) -> Manifest:
+    """The manifest of a prepared corpus each of whose files is there and unchanged.
+
+    Raises:
+        CorpusError: there is no manifest, or a file is missing or is not what it was.
+    """
+    manifest = read_manifest(folder)
+    for shard in manifest.splits.train.shards + manifest.splits.validation.shards:
+        verify(folder / shard.file, sha256=shard.sha256, again=True)
+    if manifest.tokenizer is not None:
+        verify(folder / manifest.tokenizer.file, sha256=manifest.tokenizer.sha256, again=True)
+    return manifest
+
+
 def _intact(target: Path) -> Manifest | None:
-    """The manifest when each of the corpus' files is there and unchanged; a damaged one is built again."""
+    """The manifest when the corpus is whole; a damaged one is built again."""
     if not target.is_dir():
         return None
     try:
-        manifest = read_manifest(target)
-        for shard in manifest.splits.train.shards + manifest.splits.validation.shards:
-            verify(target / shard.file, sha256=shard.sha256, again=True)
-        if manifest.tokenizer is not None:
-            verify(target / manifest.tokenizer.file, sha256=manifest.tokenizer.sha256, again=True)
+        return check(target)
     except CorpusError:
         return None
-    return manifest
 
 
 def _build(corpus: Corpus, *, vocabulary: int, room: Path, base: Path, known: Collected, report: Progress) -> Manifest:

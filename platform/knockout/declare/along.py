@@ -69,6 +69,12 @@ class Knee(Expected):
                 if high != 2 * low:
                     found.append((f"along.{x}", x, f"must be {2 * low:g}, twice the x before it"))
             found += _decidable(self.within, places=places)
+        row = list(self.along.values())
+        found += [
+            (f"along.{x}", name, "stands in the row already")
+            for i, (x, name) in enumerate(self.along.items())
+            if name in row[:i]
+        ]
         conflicts("Knee", found)
         return self
 

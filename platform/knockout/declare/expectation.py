@@ -101,7 +101,10 @@ class Ratio(_OfTwo):
 
     @model_validator(mode="after")
     def _ends(self) -> Ratio:
-        conflicts("Ratio", list(ordered(self.between, at="between")))
+        low, high = self.between
+        negative = (low is not None and low < 0.0) or (high is not None and high <= 0.0)
+        rule = "what is divided is over 0, and so is its ratio"
+        conflicts("Ratio", [*ordered(self.between, at="between"), *([("between", self.between, rule)] if negative else [])])
         return self
 
 

@@ -11,12 +11,10 @@ from knockout.declare.architecture import Architecture
 from knockout.declare.claim import BASELINE
 from knockout.declare.corpus import Corpus
 from knockout.declare.recipe import Recipe
-from knockout.declare.study import Study
+from knockout.declare.study import CONTROL_SEED, Study
 
 Resolved = tuple[Architecture, Recipe]
 
-CONTROL_SEED = 2_000_000
-"""Controls' seeds count from here, far from any judged one and from those of trials."""
 AGAIN = "baseline again"
 SHUFFLED = "baseline on shuffled tokens"
 """The controls' names; no variant can be called so."""

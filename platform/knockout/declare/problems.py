@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from types import NoneType, UnionType
@@ -121,7 +121,13 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
             allowed = [tag.strip("'") for tag in str(context["expected_tags"]).split(", ")]
             return not_among(context["tag"], what=_article(str(path[-1]) if path else "kind"), allowed=allowed)
         case "union_tag_not_found":
-            return f"needs a key {context['discriminator']} that says which"
+            return f"needs a key {_discriminator(context)} that says which"
+        case "list_type":
+            return f"{_show(found)} should be a list"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return f"{_show(found)} should be a mapping"
+        case "bool_type":
+            return f"{_show(found)} should be true or false"
         case "literal_error":
             allowed = [option.strip("'") for option in str(context["expected"]).replace(" or ", ", ").split(", ")]
             return not_among(found, what="allowed here", allowed=allowed)
@@ -132,6 +138,11 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
         case _:
             rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
             return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"
+
+
+def _discriminator(context: Mapping[str, Any]) -> str:
+    """The key that is written; pydantic names the field and its alias."""
+    return str(context["discriminator"]).split(" | ")[-1].strip("'")
 
 
 def _parts(owner: tuple[type[BaseModel], ...], path: Path_) -> tuple[type[BaseModel], ...]:

@@ -10,7 +10,9 @@ from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, Name, Positive, Seed, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
+from knockout.declare.limits import Limits
 from knockout.declare.match import Match
+from knockout.declare.recipe import Recipe
 from knockout.declare.tune import Tune
 
 Patch = dict[str, Any]
@@ -18,6 +20,10 @@ Patch = dict[str, Any]
 
 Values = Annotated[list[Any], Field(min_length=1)]
 MOST_VARIANTS = 10_000
+TRIAL_SEED = 1_000_000
+"""Trials' seeds count from here, far from any judged one."""
+CONTROL_SEED = 2_000_000
+"""Controls' seeds count from here, far from any judged one and from those of trials."""
 
 
 class Source(Declaration):
@@ -117,6 +123,8 @@ class Study(Declaration):
     """How claims are decided."""
     competence: Competence = Competence()
     """How far under the corpus' floor the baseline must be before anything is concluded."""
+    limits: Limits = Limits()
+    """How long its runs, and all of it, may take in one command."""
     claims: list[Claim] = []
     """Statements to decide."""
 
@@ -133,7 +141,7 @@ class Study(Declaration):
             for i, name in enumerate(ids)
             if name in ids[:i]
         ]
-        conflicts("Study", [*found, *self._match_conflicts(), *self._settle_conflicts()])
+        conflicts("Study", [*found, *self._match_conflicts(), *self._seed_conflicts()])
         return self
 
     def _match_conflicts(self) -> Iterator[tuple[str, object, str]]:
@@ -144,8 +152,18 @@ class Study(Declaration):
                     who = f"'{name}' is" if name else "the variants that no rule names are"
                     yield f"match.{index}", name or rule.on, f"{who} matched by rule {taken[name]} already"
 
-    def _settle_conflicts(self) -> Iterator[tuple[str, object, str]]:
+        moved = [path for path in self.tune.ranges if path.split(".")[0] not in Recipe.model_fields] if self.tune else []
+        moved += [rule.free for rule in self.matches if self.tune and rule.free in self.tune.ranges]
+        if self.matches and moved:
+            rule = "would change what `match` holds equal: search settings of the recipe, or match nothing"
+            yield from ((f"tune.{path}", path, rule) for path in dict.fromkeys(moved))
+
+    def _seed_conflicts(self) -> Iterator[tuple[str, object, str]]:
         looks = self.looks
+        if reserved := [seed for seed in self.seed_list if seed >= TRIAL_SEED]:
+            yield "seeds", reserved[0], f"must be under {TRIAL_SEED:,}: seeds from there on are for trials and controls"
+        if self.settle is not None and looks[0] < 2:
+            yield "settle", self.settle, "needs a first look of at least two seeds: one alone has no spread"
         if any(later <= sooner for sooner, later in itertools.pairwise(looks)):
             yield "settle", self.settle, f"must rise from more than the study's {looks[0]} seeds"
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from knockout.judge.noise import CHEATED
 from knockout.judge.records import BASELINE, RESULTS, RunRecord, final_value, of_cell
 from knockout.judge.sentences import amount, count, number
 from knockout.judge.statistics.ranks import RankTest
@@ -48,6 +49,7 @@ def aa_control(
     Runs are paired in the order of their seeds, so every pair differs in its seed as no pair of a verdict does: the spread
     is that of unpaired runs. Where nothing is wrong it fails in a share alpha of studies.
     """
+    metric = _fitting(metric, [run for run in judged if run.variant == BASELINE and run.size == size])
     first = [v for run in of_cell(judged, variant=BASELINE, size=size).values() if (v := _value(run, metric)) is not None]
     second = [v for run in again if run.size == size and (v := _value(run, metric)) is not None]
     pairs = list(zip(first, second, strict=False))
@@ -66,31 +68,44 @@ def aa_control(
     passed = p > alpha
     says = "differs no more than chance allows" if passed else "differs more than chance allows"
     said = f"at {size} the baseline {says} from itself with {len(pairs)} fresh seeds on {metric} ({shown}, p = {number(p)})"
+    said += "" if passed else f"; chance alone does that in {100 * alpha:g} % of sound studies"
     return ControlResult("A-A", size, passed, metric, effect, interval, p, len(pairs), said)
 
 
 def shuffled_control(size: str, *, runs: Sequence[RunRecord], floors: Mapping[str, float]) -> ControlResult:
     """The baseline on shuffled tokens: a loss under the unigram cross-entropy of the same tokens cannot be."""
-    losses = [v for run in runs if run.size == size and (v := _value(run, "val_loss")) is not None]
+    metric = _fitting("val_loss", [run for run in runs if run.size == size])
+    losses = [v for run in runs if run.size == size and (v := _value(run, metric)) is not None]
     floor = floors.get("unigram")
     if not losses or floor is None or not math.isfinite(losses[0]):
         why = "it diverged" if losses and floor is not None else "no run" if floor is not None else "no unigram floor"
         said = f"at {size} the control on shuffled tokens has no result: {why}"
-        return ControlResult("shuffled", size, None, "val_loss", None, None, None, len(losses), said)
+        return ControlResult("shuffled", size, None, metric, None, None, None, len(losses), said)
     effect = losses[0] - floor
     passed = effect > -ROUNDING
-    says = "stays over" if passed else "is under"
-    there = f"the unigram floor of {number(floor)} on shuffled tokens, by {amount(abs(effect), metric='val_loss')}"
-    said = f"at {size} the baseline {says} {there}" + ("" if passed else ": what it is asked leaks into what it sees")
-    return ControlResult("shuffled", size, passed, "val_loss", effect, None, None, 1, said)
+    against = f"{_against(effect)} the unigram floor of {number(floor)} on {metric}"
+    said = f"at {size} the baseline on shuffled tokens is {against}"
+    said += "" if passed else ": what it is asked leaks into what it sees"
+    return ControlResult("shuffled", size, passed, metric, effect, None, None, 1, said)
 
 
 def _value(run: RunRecord, metric: str) -> float | None:
     """The value that a run enters a control with; None where it has no result."""
     if run.state not in RESULTS:
         return None
-    fitting = "generation_loss" if metric in ("val_loss", "bits_per_byte") and not run.causal else metric
-    return final_value(run, metric=fitting)
+    return final_value(run, metric=metric)
+
+
+def _fitting(metric: str, runs: Sequence[RunRecord]) -> str:
+    """The metric, or generation_loss where a model that sees the future could read it off its input."""
+    return "generation_loss" if metric in CHEATED and any(not run.causal for run in runs) else metric
+
+
+def _against(effect: float) -> str:
+    """Where a loss lies against a floor that it cannot be under, but for rounding."""
+    if abs(effect) <= ROUNDING:
+        return "at"
+    return f"{amount(abs(effect), metric='val_loss')} {'over' if effect > 0.0 else 'under'}"
 
 
 def _signed(value: float) -> str:

@@ -68,7 +68,8 @@ def noise_at(size: str, *, records: Sequence[RunRecord], metric: str, compared: 
     cells = [cell for variant in variants_of(records) if (cell := _cell(variant, size, records, metric)) is not None]
     degrees = sum(cell.num_seeds - 1 for cell in cells)
     pooled = math.sqrt(sum((c.num_seeds - 1) * c.sd**2 for c in cells) / degrees) if degrees else None
-    pairs = [pair for asked in dict.fromkeys(compared) if (pair := _pair(asked, size, records)) is not None]
+    once = {(frozenset(asked[:2]), asked[2]): asked for asked in reversed(list(compared))}
+    pairs = [pair for asked in reversed(once.values()) if (pair := _pair(asked, size, records)) is not None]
     return SizeNoise(size, metric, tuple(cells), pooled, degrees, tuple(pairs))
 
 
@@ -117,8 +118,5 @@ def _pair(asked: tuple[str, str, str], size: str, records: Sequence[RunRecord]) 
 
 def _values(variant: str, size: str, records: Sequence[RunRecord], metric: str) -> dict[int, float]:
     """The cell's finite results by seed."""
-    found = {
-        seed: final_value(run, metric=metric)
-        for seed, run in of_cell(records, variant=variant, size=size).items()
-    }
+    found = {seed: final_value(run, metric=metric) for seed, run in of_cell(records, variant=variant, size=size).items()}
     return {seed: value for seed, value in found.items() if value is not None and math.isfinite(value)}

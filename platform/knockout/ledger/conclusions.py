@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.exc import DatabaseError
 
-from knockout.errors import WorkspaceError
 from knockout.ledger.store import Ledger
-from knockout.ledger.tables import submissions
+from knockout.ledger.tables import submissions, telling
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,7 @@ def conclusions(ledger: Ledger, *, study: str) -> Iterator[Conclusion]:
     """
     table = submissions.c
     query = sql.select(table.submission).where(table.study == study, table.facts.is_not(None)).order_by(table.created.desc())
-    try:
-        with ledger.engine.connect() as connection:
-            for name in list(connection.execute(query).scalars()):
-                row = connection.execute(sql.select(submissions).where(table.submission == name)).one()
-                yield Conclusion(row.study, row.arguments, row.finished, json.loads(row.facts))
-    except DatabaseError as error:
-        raise WorkspaceError(f"the ledger {ledger.workspace.ledger} cannot be read: {error.orig}") from None
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        for name in list(connection.execute(query).scalars()):
+            row = connection.execute(sql.select(submissions).where(table.submission == name)).one()
+            yield Conclusion(row.study, row.arguments, row.finished, json.loads(row.facts))

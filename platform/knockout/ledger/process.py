@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,11 @@ class Owner:
         if self.host != host_name():
             return None
         return start_time(self.pid) == self.started
+
+
+def tells_death(reason: str | None) -> bool:
+    """Whether a reason is that of work which ended because its owner died."""
+    return reason is not None and re.match(r"process \d+ on \S+ died", reason) is not None
 
 
 @cache

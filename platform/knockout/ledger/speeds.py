@@ -10,8 +10,7 @@ import hashlib
 import platform
 import statistics
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -21,13 +20,11 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DatabaseError
 
 from knockout import __version__
-from knockout.errors import WorkspaceError
 from knockout.ledger.identity import canonical
 from knockout.ledger.store import Ledger
-from knockout.ledger.tables import speeds
+from knockout.ledger.tables import speeds, telling
 
 CALIBRATION = "calibration"
 """The origin of a figure that no run gave."""
@@ -75,7 +72,7 @@ def remember(ledger: Ledger, *, shape: str, origin: str, speed: Speed) -> None:
     }
     row = {"machine": processor(), "versions": versions(), "shape": shape, "origin": origin, **parts}
     change = insert(speeds).values(**row).on_conflict_do_update(index_elements=list(speeds.primary_key), set_=parts)
-    with _telling(ledger, done="written"), ledger.engine.begin() as connection:
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
         connection.execute(change)
 
 
@@ -85,7 +82,7 @@ def recall(ledger: Ledger, *, shapes: Collection[str]) -> dict[str, Speed]:
     Raises:
         WorkspaceError: the ledger cannot be read.
     """
-    with _telling(ledger, done="read"), ledger.engine.connect() as connection:
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
         return {name: found for name in shapes if (found := _recall(connection, shape=name)) is not None}
 
 
@@ -113,11 +110,3 @@ def _recall(connection: Connection, *, shape: str) -> Speed | None:
     rows = [row for row in rows if row.origin != CALIBRATION][:NEWEST] or rows
     parts = [(row.start_seconds, row.step_seconds, row.evaluation_seconds) for row in rows]
     return Speed(*(statistics.median(part) for part in zip(*parts, strict=True))) if parts else None
-
-
-@contextmanager
-def _telling(ledger: Ledger, *, done: str) -> Iterator[None]:
-    try:
-        yield
-    except DatabaseError as error:
-        raise WorkspaceError(f"the ledger {ledger.workspace.ledger} cannot be {done}: {error.orig}") from None

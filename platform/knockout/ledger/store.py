@@ -22,9 +22,12 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from knockout.errors import InputError, WorkspaceError
+from knockout.ledger.format import bring_up
+from knockout.ledger.leases import HELD, LEASE, NOBODY, end_leases
+from knockout.ledger.place import settle
 from knockout.ledger.process import Owner
 from knockout.ledger.tables import asks as _asks
-from knockout.ledger.tables import open_engine, schema
+from knockout.ledger.tables import open_engine
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
@@ -32,14 +35,13 @@ from knockout.ledger.workspace import Workspace
 State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
 FINISHED = ("done", "diverged")
 """A result: the run is never executed again."""
-HELD = ("leased", "running")
 PRUNED = "pruned"
 """An end for the search that asked for the run; whoever else asks for it goes on with it."""
 CLAIMABLE = ("planned", PRUNED, "failed", "cancelled", "timed-out")
 LEASE_SECONDS = 60.0
 """A lease of another host is dead when its heartbeat is older than this."""
 
-_NOBODY = {"host": None, "pid": None, "process_started": None}
+_HEADS = [column for column in _submissions.c if column.name not in ("plan", "facts")]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ class Ledger:
         self.workspace = workspace
         self.engine = open_engine(workspace)
         with self._telling("opened"), _making(workspace):
-            schema.create_all(self.engine)
+            bring_up(self.engine, workspace=workspace)
+            with self.engine.begin() as connection:
+                self.moved_from = settle(connection, workspace=workspace)
+                """The folder that the workspace was copied or moved from since it was last opened, or None."""
 
     def close(self) -> None:
         """Give the connections back."""
@@ -98,10 +103,11 @@ class Ledger:
         owner: Owner,
         runs: Iterable[Mapping[str, Any]],
         arguments: str = "",
+        mirrored: bool = False,
     ) -> None:
         """Record a submission and the runs that it asks for; a run that is known keeps its state.
 
-        `arguments` is what the command line changed in the study.
+        `arguments` is what the command line changed in the study, `mirrored` whether its runs are shown in MLflow.
 
         Each run gives identity, meaning, planned_steps, flops (of its whole training), variant, size, seed, role.
         """
@@ -114,6 +120,7 @@ class Ledger:
                     state="running",
                     plan=plan,
                     arguments=arguments,
+                    mirrored=mirrored,
                     created=now,
                     **_owner_columns(owner),
                 )
@@ -171,7 +178,7 @@ class Ledger:
             finished=time.time(),
             metrics=json.dumps(dict(metrics)),
             heartbeat=None,
-            **_NOBODY,
+            **NOBODY,
         )
         return self._changed(change)
 
@@ -204,7 +211,7 @@ class Ledger:
 
     def submissions(self, study: str | None = None) -> list[Submission]:
         """Submissions, newest first, of one study or of all."""
-        query = _submissions.select().order_by(_submissions.c.created.desc())
+        query = sql.select(*_HEADS).order_by(_submissions.c.created.desc())
         if study is not None:
             query = query.where(_submissions.c.study == study)
         with self._read() as connection:
@@ -212,14 +219,7 @@ class Ledger:
 
     def conclude(self, submission: str, *, state: str, reason: str | None, facts: dict[str, Any] | None) -> None:
         """Record how a submission ended, with everything its report says."""
-        values = {
-            "state": state,
-            "reason": reason,
-            "finished": time.time(),
-            "host": None,
-            "pid": None,
-            "process_started": None,
-        }
+        values = {"state": state, "reason": reason, "finished": time.time(), **NOBODY}
         if facts is not None:
             values["facts"] = json.dumps(facts)
         with self._write() as connection:
@@ -270,29 +270,23 @@ class Ledger:
         """Set right what dead processes left: their runs become failed, their submissions too.
 
         Returns:
-            Identities of the runs whose owner is dead. Their checkpoints stay, so the next claim goes on from there.
+            Identities of the runs, and names of the submissions, whose owner is dead. The runs' checkpoints stay, so the
+            next claim goes on from there.
         """
         with self._read() as connection:
-            held = list(connection.execute(_runs.select().where(_runs.c.state.in_(HELD))))
+            held = list(connection.execute(sql.select(*LEASE).where(_runs.c.state.in_(HELD))))
             open_ = list(connection.execute(_submissions.select().where(_submissions.c.state == "running")))
         dead = [row for row in held if _dead(row)]
         lost = [row for row in open_ if (owner := _owner(row)) is not None and owner.alive() is False]
-        for row in dead:
-            owner = _owner(row)
-            reason = f"{owner} died while it held the run"
-            self._changed(
-                _runs.update()
-                .where(
-                    _runs.c.identity == row.identity,
-                    _runs.c.state.in_(HELD),
-                    _runs.c.pid == row.pid,
-                    _runs.c.process_started == row.process_started,
-                )
-                .values(state="failed", reason=reason, finished=time.time(), **_NOBODY)
-            )
+        ended = {"finished": time.time(), **NOBODY}
+        if dead:
+            with self._write() as connection:
+                end_leases(connection, of=dead)
         for row in lost:
-            self.conclude(row.submission, state="failed", reason=f"{_owner(row)} died", facts=None)
-        return [row.identity for row in dead]
+            still = sql.and_(_submissions.c.submission == row.submission, _submissions.c.state == "running")
+            reason = f"{_owner(row)} died"
+            self._changed(_submissions.update().where(still).values(state="failed", reason=reason, **ended))
+        return [*(row.identity for row in dead), *(row.submission for row in lost)]
 
     def _changed(self, change: sql.Update) -> bool:
         with self._write() as connection:

@@ -5,12 +5,16 @@ The invariant: a run is one row, whoever asks for it; a submission asks for runs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DatabaseError
 
+from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import Workspace
 
 schema = sql.MetaData()
@@ -49,6 +53,7 @@ submissions = sql.Table(
     sql.Column("created", sql.Float, nullable=False),
     sql.Column("finished", sql.Float),
     sql.Column("facts", sql.Text),
+    sql.Column("mirrored", sql.Boolean),
 )
 asks = sql.Table(
     "asks",
@@ -72,6 +77,27 @@ speeds = sql.Table(
     sql.Column("evaluation_seconds", sql.Float, nullable=False),
     sql.Column("measured", sql.Float, nullable=False),
 )
+place = sql.Table(
+    "place",
+    schema,
+    sql.Column("folder", sql.String(4096), primary_key=True),
+    sql.Column("inode", sql.Integer, nullable=False),
+)
+stops = sql.Table(
+    "stops",
+    schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("requested", sql.Float, nullable=False),
+)
+
+
+@contextmanager
+def telling(workspace: Workspace, *, done: str) -> Iterator[None]:
+    """While entered, what the database cannot do is told as the workspace's error: it cannot be `done`."""
+    try:
+        yield
+    except DatabaseError as error:
+        raise WorkspaceError(f"the ledger {workspace.ledger} cannot be {done}: {error.orig}") from None
 
 
 def open_engine(workspace: Workspace) -> Engine:

@@ -146,7 +146,9 @@ def _sentence(verdict: Mapping[str, Any]) -> str:
 
 
 def _warnings(facts: Mapping[str, Any], *, size: str) -> Iterator[str]:
-    """What stands above the verdicts: a baseline that has not learnt enough, a control that failed, a handicap."""
+    """What stands above the verdicts: runs without a result, a baseline that learnt too little, a failed control."""
+    if unfinished := facts["study"].get("unfinished"):
+        yield _plain(f"> **Unfinished**: {unfinished}")
     for gate in facts["competence"]:
         if gate["size"] == size and not gate["met"]:
             yield _plain(f"> **Not competent**: {gate['sentence']}")

@@ -66,7 +66,7 @@ def control_lines(controls: Sequence[ControlResult]) -> Iterator[Text]:
     """The controls that fail, in a colour of alarm, and in a word those that hold."""
     for control in controls:
         if control.passed is False:
-            yield Text(f"A control fails, so no verdict here can be trusted: {control.sentence}", style="bold red")
+            yield Text(f"A control fails, so weigh every verdict here: {control.sentence}", style="bold red")
     if held := [control for control in controls if control.passed]:
         yield Text(f"controls held: {', '.join(f'{control.control} at {control.size}' for control in held)}", style="dim")
 

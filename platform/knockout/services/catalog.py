@@ -12,6 +12,7 @@ from pathlib import Path
 
 from knockout.errors import ServiceError
 from knockout.services.environment import quiet_environment, settings
+from knockout.services.relocation import artifact_root, relocate
 
 HOST = "127.0.0.1"
 
@@ -39,6 +40,8 @@ class Server:
     """Workspace, port -> command line."""
     environment: Callable[[Path, int, bool], dict[str, str]]
     """Workspace, port, borrowed -> the whole environment."""
+    settle: Callable[[Path], object]
+    """Workspace -> its database, if copied or moved, made its own."""
 
     def folder(self, workspace: Path) -> Path:
         """Where its database and other files are."""
@@ -97,7 +100,7 @@ def mlflow_command(workspace: Path, port: int) -> list[str]:
         "--port": str(port),
         "--workers": "1",  # one process serves one person's browser; each more costs 275 MB
         "--backend-store-uri": f"sqlite:///{MLFLOW.database(workspace)}",
-        "--default-artifact-root": (MLFLOW.folder(workspace) / "artifacts").as_uri(),
+        "--default-artifact-root": artifact_root(workspace),
         "--uvicorn-opts": "--log-level warning",
     }
     words = [word for option in options.items() for word in option]
@@ -114,6 +117,7 @@ PREFECT = Server(
     health_path="/api/health",
     command=prefect_command,
     environment=prefect_environment,
+    settle=lambda _: None,  # Prefect's database holds no path
 )
 MLFLOW = Server(
     name="mlflow",
@@ -121,6 +125,7 @@ MLFLOW = Server(
     health_path="/health",
     command=mlflow_command,
     environment=mlflow_environment,
+    settle=relocate,
 )
 SERVERS: Mapping[str, Server] = {server.name: server for server in (PREFECT, MLFLOW)}
 

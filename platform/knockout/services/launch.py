@@ -42,11 +42,14 @@ class Start:
 
 
 def prepare_folders(start: Start) -> None:
-    """Make the folders, and a new database in WAL mode: readers do not wait for writers."""
+    """Make the folders, and a new database in WAL mode: readers do not wait for writers. One that came from elsewhere is
+    made this workspace's."""
     for folder in (start.server.folder(start.workspace), start.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     database = start.server.database(start.workspace)
-    if not database.exists():
+    if database.exists():
+        start.server.settle(start.workspace)
+    else:
         with closing(sqlite3.connect(database, timeout=60)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
 

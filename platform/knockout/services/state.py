@@ -1,7 +1,7 @@
 """What `up` records of a service it started: one JSON file for each, replaced whole.
 
 The invariant: a recorded process is told from any later one with the same process id, on any boot of any
-host.
+host, and a workspace's servers from those of its copies.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def write(service: Service, *, path: Path) -> None:
         "url": service.url,
         "since": service.since,
         "guard": service.guard.as_dict(),
+        "workspace": str(_workspace(path)),
     }
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps({"name": service.name, **record}, indent=2) + "\n")
@@ -50,10 +51,15 @@ def write(service: Service, *, path: Path) -> None:
 
 
 def read(workspace: Path, *, server: Server) -> Service | None:
-    """The recorded service, running or not; None without a record. ServiceError if the file is damaged."""
+    """The recorded service, running or not; None without a record, or with one of the workspace that this is a copy of.
+
+    ServiceError if the file is damaged.
+    """
     path = server.state(workspace)
     try:
         record = json.loads(path.read_text())
+        if record.get("workspace", here := str(_workspace(path))) != here:
+            return None
         return Service(
             name=server.name,
             url=url(int(record["port"])),
@@ -66,6 +72,10 @@ def read(workspace: Path, *, server: Server) -> Service | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise ServiceError(f"{path}: not a service record ({error!r}); stop the server and remove the file") from error
+
+
+def _workspace(path: Path) -> Path:
+    return path.resolve().parent.parent
 
 
 def running(service: Service | None, *, path: Path) -> bool:

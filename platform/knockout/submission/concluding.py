@@ -19,10 +19,11 @@ from knockout.declare.study import Study
 from knockout.judge import Judgement, RunRecord, decide
 from knockout.judge.fairness import fairness
 from knockout.judge.statistics.looks import Look, declared_looks
-from knockout.ledger.store import Ledger, LedgerRun
+from knockout.ledger.store import FINISHED, Ledger, LedgerRun
 from knockout.report.facts import facts
 from knockout.report.html import write_html
 from knockout.submission.bind import BoundRun
+from knockout.training.stop import Ending
 
 if TYPE_CHECKING:
     from knockout.submission.tuned import Tuned
@@ -51,8 +52,9 @@ def conclude(
     ledger: Ledger,
     seconds: float,
     tuned: Sequence[Tuned],
+    ending: Ending | None = None,
 ) -> Concluding:
-    """Judge the claims from the ledger's results and write the report."""
+    """Judge the claims from the ledger's results and write the report; `ending` is what ended the work early, if any did."""
     study, floors = plan.study, _floors_by_size(plan, prepared=prepared)
     judged, controls = _records(runs, reused=reused, ledger=ledger)
     records = [*judged, *controls]
@@ -60,8 +62,9 @@ def conclude(
     trained = sum(record.seconds for record in records if not record.reused)
     trained += sum(point.cost.seconds for one in tuned for point in one.points if not point.reused)
     searches = [one.to_dict() for one in tuned]
+    state, reason = _outcome(records, ending=ending)
     said = facts(
-        {**_study(plan), "tuned": searches},
+        {**_study(plan), "tuned": searches, "unfinished": _unfinished(records, reason=reason)},
         records=judged,
         controls=controls,
         fairness=fairness(plan, tuned=searches),
@@ -74,9 +77,7 @@ def conclude(
         command=f"knockout run {study.study} {plan.arguments}".strip(),
     )
     report = write_html(said, folder=ledger.workspace.report(study.study, arguments=plan.arguments))
-    missing = [record for record in records if record.state not in ("done", "diverged")]
-    reason = f"{missing[0].label}: {missing[0].state}: {missing[0].reason}" if missing else None
-    return Concluding("failed" if missing else "done", reason, tuple(judged), judgement, said, report)
+    return Concluding(state, reason, tuple(judged), judgement, said, report)
 
 
 def judge(plan: Plan, *, runs: Sequence[BoundRun], prepared: Mapping[int, Prepared], ledger: Ledger) -> Judgement:
@@ -90,6 +91,23 @@ def open_variants(study: Study, *, judgement: Judgement) -> frozenset[str]:
     competent = {gate.size for gate in judgement.competence if gate.met}
     open_ = {v.claim for v in judgement.verdicts if v.outcome == "inconclusive" and v.size in competent}
     return frozenset(name for claim in study.claims if claim.id in open_ for name in claim.expect.named.values())
+
+
+def _outcome(records: Sequence[RunRecord], *, ending: Ending | None) -> tuple[str, str | None]:
+    """The submission's state, and why it is not done: then some run has no result."""
+    missing = [record for record in records if record.state not in FINISHED]
+    if not missing:
+        return "done", None
+    if ending is not None:
+        return ending.state, ending.reason
+    return "failed", f"{missing[0].label}: {missing[0].state}: {missing[0].reason}"
+
+
+def _unfinished(records: Sequence[RunRecord], *, reason: str | None) -> str | None:
+    """What the report says of runs without a result."""
+    num_missing = sum(record.state not in FINISHED for record in records)
+    has = "has" if num_missing == 1 else "have"
+    return f"{num_missing} of {len(records)} runs {has} no result: {reason}" if num_missing else None
 
 
 def _judge(
@@ -205,7 +223,7 @@ def _study(plan: Plan) -> dict[str, Any]:
         "corpus": study.corpus,
         "sizes": list(study.size_names),
         "source": study.source.model_dump() if study.source else None,
-        "seeds": list(study.seed_list),
+        "seeds": list(study.seeds_at(plan.look)),
         "decide": study.decide.model_dump(),
         "declaration": plan.text,
         "arguments": plan.arguments,

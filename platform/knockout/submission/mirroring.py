@@ -72,10 +72,10 @@ class Mirroring:
                 "role": run.planned.role,
                 **({} if cell.matched is None else {"match_error": f"{cell.matched.error:+.4%}"}),
             },
-            params=_params(run) | {"steps": cell.num_steps},
+            params=settings_of(run.meaning) | {"steps": cell.num_steps},
             split=split,
             corpus={"name": run.corpus_folder.name, "digest": run.meaning["corpus"]},
-            artifacts={"meaning.json": json.dumps(run.meaning, indent=1)},
+            artifacts={"meaning.json": json.dumps(run.meaning, indent=1, sort_keys=True)},
         )
 
     def metrics(self, run: BoundRun) -> None:
@@ -86,7 +86,7 @@ class Mirroring:
         if self.mirror is None or run.identity not in self.handles or self.shown.get(run.identity) == state:
             return
         self.shown[run.identity] = state
-        self.mirror.metrics(self.handles[run.identity], _rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+        self.mirror.metrics(self.handles[run.identity], metric_rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
 
     def close_run(self, run: BoundRun, *, execution: Execution) -> None:
         """The end of a run that was trained here: the last of its curves, its final values, how it ended."""
@@ -94,7 +94,7 @@ class Mirroring:
         if self.mirror is None or handle is None or execution.run.state not in get_args(State):
             return
         folder, ended = self.workspace.run(run.identity), execution.run
-        self.mirror.metrics(handle, _rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+        self.mirror.metrics(handle, metric_rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
         files = {name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()}
         self.mirror.close_run(
             handle,
@@ -112,7 +112,15 @@ class Mirroring:
                 state=cast(State, concluding.state),
                 verdicts=concluding.facts["verdicts"],
                 report=concluding.report,
-                tags=_fairness(concluding.facts["fairness"]),
+                tags={**fairness_tag(concluding.facts["fairness"]), **_reason(concluding.reason)},
+            )
+            self.parent = None
+
+    def give_up(self, *, state: str, reason: str) -> None:
+        """The end of a submission that came to no verdicts, on the parent run."""
+        if self.mirror is not None and self.parent is not None:
+            self.mirror.close_submission(
+                self.parent, state=cast(State, state), verdicts=(), report=None, tags=_reason(reason)
             )
 
     def close(self) -> str | None:
@@ -120,19 +128,24 @@ class Mirroring:
         return self.mirror.close(timeout_seconds=60.0) if self.mirror is not None else None
 
 
-def _rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
+def metric_rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
+    """The rows of a metric file as the mirror takes them."""
     columns = (table[name].to_pylist() for name in ("metric", "step", "value", "time"))
     return zip(*columns, strict=True)
 
 
-def _fairness(flags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def fairness_tag(flags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """One tag that says what verdicts may rest on; none where there is nothing to say."""
     serious = [flag["sentence"] for flag in flags if flag["level"] == "serious"]
     return {"fairness": "; ".join(serious)} if serious else {}
 
 
-def _params(run: BoundRun) -> dict[str, Any]:
-    """Every setting under its dotted path, the same that a patch would use."""
-    meaning = run.meaning
+def _reason(reason: str | None) -> dict[str, str]:
+    """The tag that says why a submission is not done."""
+    return {"reason": reason} if reason is not None else {}
+
+
+def settings_of(meaning: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting of a run under its dotted path, the same that a patch would use."""
     settings = flatten({**meaning["architecture"], **meaning["recipe"], "seed": meaning["seed"]})
     return {path: value for path, value in settings.items() if value is not None}

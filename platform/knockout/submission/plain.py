@@ -18,7 +18,9 @@ def submit(road: Road) -> Concluding:
     """
     road.prepare()
     with ThreadPoolExecutor(max_workers=road.num_threads) as pool:
-        for searched in _all(road, [pool.submit(road.tune, cell) for cell in road.to_tune]):
+        searches = _all(road, [pool.submit(road.tune, cell) for cell in road.to_tune])
+        road.raise_if_ended()
+        for searched in searches:
             searched.result()
         _train_all(road, pool)
         while road.look_again():
@@ -29,6 +31,7 @@ def submit(road: Road) -> Concluding:
 def _train_all(road: Road, pool: ThreadPoolExecutor) -> None:
     trained = _all(road, [pool.submit(road.train, run) for run in road.bind()])
     raise_faults(future.exception() for future in trained)
+    road.raise_if_stopped()
 
 
 def _all(road: Road, futures: list[Future[Any]]) -> list[Future[Any]]:

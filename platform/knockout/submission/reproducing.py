@@ -16,7 +16,7 @@ from knockout import project
 from knockout.declare.claim import Claim
 from knockout.declare.claimed import ClaimedStudy
 from knockout.declare.document import parse_document
-from knockout.declare.load import Loaded, Overrides
+from knockout.declare.load import Overrides
 from knockout.ledger.conclusions import Conclusion, conclusions
 from knockout.ledger.store import Ledger
 from knockout.report.spent import SizeReport
@@ -35,7 +35,7 @@ def reproduced(study: ClaimedStudy, *, ledger: Ledger) -> Reproduced:
     """The verdicts of a study's claims at its sizes; "not run" for those that are missing. Trains nothing."""
     sizes = study.loaded.study.size_names
     newest = newest_by_size(ledger, study=study.loaded.study.study, sizes=sizes)
-    fresh = {size: found for size, found in newest.items() if _same(found, loaded=study.loaded)}
+    fresh = {size: found for size, found in newest.items() if declared_as(found.facts, text=study.loaded.text)}
     missing = [size for size in sizes if size not in fresh]
     stale = [newest[size] for size in missing if size in newest]
     rows: list[TrainedVerdict] = []
@@ -80,10 +80,10 @@ def _as_declared() -> set[str]:
     return {Overrides(size=size, settle=settle).arguments for size in sizes for settle in (False, True)}
 
 
-def _same(conclusion: Conclusion, *, loaded: Loaded) -> bool:
-    """Whether a study was concluded from the declaration that its file has now, whatever the comments say."""
-    before = conclusion.facts["study"]["declaration"]
-    return before == loaded.text or _data(before) == _data(loaded.text)
+def declared_as(facts: Mapping[str, Any], *, text: str) -> bool:
+    """Whether a report is of the declaration that a study's file has now, whatever the comments say."""
+    before = facts["study"]["declaration"]
+    return before == text or _data(before) == _data(text)
 
 
 def _data(text: str) -> Mapping[str, Any]:

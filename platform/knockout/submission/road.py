@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -21,9 +21,10 @@ from knockout.account.matching import plan_study
 from knockout.corpus.prepare import Prepared, prepare
 from knockout.declare.load import Loaded
 from knockout.declare.plan import Cell, Plan
-from knockout.errors import RunError, WorkspaceError
+from knockout.errors import RunEnded, RunError, Stopped, WorkspaceError
 from knockout.ledger.process import this_process
-from knockout.ledger.store import PRUNED, Ledger
+from knockout.ledger.stops import stop_requested
+from knockout.ledger.store import HELD, PRUNED, Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.services.environment import quiet_environment
 from knockout.submission.bind import BoundRun, bind, vocabularies, write_meanings
@@ -37,6 +38,7 @@ from knockout.training.launcher import Nursery
 from knockout.training.progress import read_progress
 from knockout.training.result import read_result
 from knockout.training.spec import Runtime
+from knockout.training.stop import BY_USER, Ending, Stop
 
 if TYPE_CHECKING:
     from knockout.submission.tuned import Tuned
@@ -55,7 +57,9 @@ class Options:
     slots: int | None = None
     """Runs at a time; None: one for each core, or for each GPU where there are some."""
     run_seconds: float | None = None
-    """Longest time that a run may take."""
+    """Longest time that a run may take; None: what the study declares."""
+    study_seconds: float | None = None
+    """Longest time that the submission may take; None: what the study declares."""
     mlflow: bool = True
     """Whether runs are mirrored to MLflow."""
 
@@ -63,15 +67,15 @@ class Options:
 class Road:
     """Walks one submission. Enter it as a context: everything that it started ends with it."""
 
-    def __init__(
-        self, loaded: Loaded, *, workspace: Workspace, options: Options, listener: Listener, stop: threading.Event
-    ) -> None:
+    def __init__(self, loaded: Loaded, *, workspace: Workspace, options: Options, listener: Listener, stop: Stop) -> None:
         self.loaded = loaded
         self.plan: Plan = plan_study(loaded)
         self.workspace = workspace
         self.options = options
         self.listener = listener
-        self.limits = Limits(run_seconds=options.run_seconds, stop=stop)
+        declared = self.plan.study.limits
+        self.limits = Limits(run_seconds=options.run_seconds or declared.run_seconds, stop=stop)
+        self.study_seconds = options.study_seconds or declared.study_seconds
         self.submission = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.owner = this_process()
         self.started = time.monotonic()
@@ -99,15 +103,18 @@ class Road:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        ending = self.ending(error) if error is not None else None
         if error is not None:
-            self.limits.stop.set()
+            self.limits.stop.end(Ending("cancelled", f"its submission ended: {error}"))
         self.over.set()
         self.ticker.join()
         self.nursery.close()
+        if ending is not None:
+            self.mirroring.give_up(state=ending[0], reason=ending[1])
         if (missed := self.mirroring.close()) is not None:
             self.listener.note(missed)
-        if error is not None and self.submitted:
-            self._give_up(error)
+        if ending is not None and self.submitted:
+            self._give_up(state=ending[0], reason=ending[1])
         self.ledger.close()
 
     def prepare(self) -> None:
@@ -115,17 +122,46 @@ class Road:
 
         Raises:
             CorpusError: the text is missing, empty or wrong.
+            Stopped, RunError: the submission was asked to stop, or has reached its limit.
         """
-        wait_awake([self.preparing])
+        if not self.submitted:
+            study = self.plan.study.study
+            self.ledger.submit(
+                self.submission,
+                study=study,
+                plan=self.plan.text,
+                owner=self.owner,
+                runs=[],
+                arguments=self.plan.arguments,
+                mirrored=self.options.mlflow,
+            )
+            self.submitted = True
+            self.mirroring.open_submission(self.plan, submission=self.submission)
+        wait_awake([self.preparing], until=self.limits.stop)
+        self.raise_if_stopped()
+        if not self.preparing.done():
+            self.raise_if_ended()
         self.prepared = self.preparing.result()
-        if self.submitted:
-            return
-        study = self.plan.study.study
-        self.ledger.submit(
-            self.submission, study=study, plan=self.plan.text, owner=self.owner, runs=[], arguments=self.plan.arguments
-        )
-        self.submitted = True
-        self.mirroring.open_submission(self.plan, submission=self.submission)
+
+    def raise_if_stopped(self) -> None:
+        """Raise Stopped where the submission was asked to stop: it comes to no verdicts."""
+        stop = self.limits.stop
+        if stop.is_set() and stop.ending.state == "cancelled":
+            raise Stopped(stop.ending.reason)
+
+    def raise_if_ended(self) -> None:
+        """Raise where the submission can go no further: Stopped when it was asked to, RunError at its limit."""
+        self.raise_if_stopped()
+        if self.limits.stop.is_set():
+            raise RunError(f"{self.limits.stop.ending.reason}; the same command goes on from here")
+
+    def ending(self, error: BaseException) -> tuple[str, str]:
+        """The state and the reason of the submission when an error, or a signal, ends it."""
+        stop = self.limits.stop
+        if isinstance(error, Exception) and not (stop.is_set() and isinstance(error, RunError)):
+            return "failed", str(error) or type(error).__name__
+        ending = stop.ending if stop.is_set() else BY_USER
+        return ending.state, ending.reason
 
     @property
     def to_tune(self) -> tuple[Cell, ...]:
@@ -195,27 +231,37 @@ class Road:
         """Bring one run to its end, in a slot of its own, or to where `early` finds a reason to prune it.
 
         Raises:
-            RunError: the run ended without a result, and not because it was asked to stop.
+            RunEnded: the run has no result.
         """
         slot = self._slots().get()
-        if self.limits.stop.is_set():
+        if (stop := self.limits.stop).is_set():
             self._slots().put(slot)
-            raise RunError(f"{run.name}: stopped before it started")
+            raise RunEnded(run.name, state=stop.ending.state, reason=stop.ending.reason)
         try:
             execution = self._train(run, slot=slot, early=early)
         finally:
             self._slots().put(slot)
+        if execution.run.state in HELD:  # another submission goes on with it
+            raise RunEnded(run.name, state=stop.ending.state, reason=stop.ending.reason)
+        if execution.run.state == "planned":
+            execution = replace(execution, run=replace(execution.run, state=stop.ending.state, reason=stop.ending.reason))
         pruned = execution.run.state == PRUNED
         if not pruned:
             self.executions[run.identity] = execution
         self.listener.run_ended(run, execution.run, execution.reused)
         self.mirroring.close_run(run, execution=execution)
         if not (pruned or execution.run.finished):
-            raise RunError(f"{run.name}: {execution.run.state}: {execution.run.reason}")
+            raise RunEnded(run.name, state=execution.run.state, reason=execution.run.reason)
         return execution
 
     def conclude(self) -> Concluding:
-        """Judge the study and write its report, from whatever there is."""
+        """Judge the study and write its report, from whatever there is.
+
+        Raises:
+            Stopped: the submission was asked to stop.
+        """
+        self.raise_if_stopped()
+        stop = self.limits.stop
         concluding = conclude(
             self.plan,
             runs=self.runs,
@@ -224,6 +270,7 @@ class Road:
             seconds=time.monotonic() - self.started,
             reused={identity: execution.reused for identity, execution in self.executions.items()},
             tuned=[self.tuned[key][1] for cell in self.plan.cells if (key := (cell.variant, cell.size)) in self.tuned],
+            ending=stop.ending if stop.is_set() else None,
         )
         self.ledger.conclude(self.submission, state=concluding.state, reason=concluding.reason, facts=concluding.facts)
         self.mirroring.close_submission(concluding)
@@ -265,12 +312,10 @@ class Road:
         self.listener.note(f"{run.name}: {DAMAGED}; it is trained again")
         return False
 
-    def _give_up(self, error: BaseException) -> None:
+    def _give_up(self, *, state: str, reason: str) -> None:
         """Record why the submission ended early."""
-        stopped = isinstance(error, KeyboardInterrupt)
-        reason = "stopped by the user" if stopped else str(error) or type(error).__name__
         try:
-            self.ledger.conclude(self.submission, state="cancelled" if stopped else "failed", reason=reason, facts=None)
+            self.ledger.conclude(self.submission, state=state, reason=reason, facts=None)
         except WorkspaceError as unwritable:
             log.debug("%s; the next command's reconciling records it", unwritable)
 
@@ -299,9 +344,22 @@ class Road:
                 self.free = slot_queue(self.num_slots, num_gpus=self.nursery.gpus)
             return self.free
 
+    def _heed(self) -> None:
+        """End the work when its time is over, or when somebody asked for it."""
+        limit = self.study_seconds
+        if limit is not None and time.monotonic() - self.started > limit:
+            self.limits.stop.end(Ending("timed-out", f"the study's limit of {limit:g} s"))
+            return
+        try:
+            if stop_requested(self.ledger, submission=self.submission):
+                self.limits.stop.end(Ending("cancelled", "stopped by `knockout stop`"))
+        except WorkspaceError as unreadable:
+            log.debug("%s; the next tick looks again", unreadable)
+
     def _tick(self) -> None:
         """While runs are active, show how far they are and mirror what they have measured."""
         while not self.over.wait(TICK_SECONDS):
+            self._heed()
             for identity, run in list(self.active.items()):
                 folder: Path = self.workspace.run(identity)
                 if (progress := read_progress(folder)) is not None:

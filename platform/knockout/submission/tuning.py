@@ -20,6 +20,7 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.document import Document
 from knockout.declare.plan import Cell, PlannedRun
 from knockout.declare.settings import Settings
+from knockout.declare.study import TRIAL_SEED
 from knockout.declare.tune import Tune, as_declared
 from knockout.errors import DeclarationError, RunError
 from knockout.ledger.identity import canonical, meaning
@@ -33,9 +34,6 @@ from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
 from knockout.submission.tuned import Cost, TriedPoint, Tuned
 from knockout.training.execute import Early, Execution, never
-
-FIRST_SEED = 1_000_000
-"""Tuning seeds count from here, far from any judged one."""
 
 Run = Callable[[BoundRun, Early], Execution]
 """Brings a run to its result, or to where it is ended early."""
@@ -126,7 +124,7 @@ class _Trying:
 
     def _runs(self, trial: Trial) -> list[BoundRun]:
         tried = with_values(self.cell, values=trial.values)
-        planned = [PlannedRun(tried, FIRST_SEED + i, role="trial", trial=trial.number) for i in range(self.tune.seeds)]
+        planned = [PlannedRun(tried, TRIAL_SEED + i, role="trial", trial=trial.number) for i in range(self.tune.seeds)]
         return [bind_run(one, prepared=self.prepared) for one in planned]
 
     def _outcome(self, first: BoundRun, others: list[BoundRun], *, curve: RunCurve, pruning: Pruning) -> _Outcome:
@@ -204,7 +202,7 @@ def _name(cell: Cell, *, tune: Tune, prepared: Prepared) -> str:
         recipe=anywhere.recipe,
         corpus=manifest.digest,
         evaluation=manifest.evaluation.model_dump(mode="json"),
-        seed=FIRST_SEED,
+        seed=TRIAL_SEED,
     )
     return hashlib.sha256(canonical({"cell": bears, "tune": tune.model_dump(mode="json")}).encode()).hexdigest()[:20]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future, wait
+from threading import Event
 from typing import Any
 
 from knockout.errors import RunError
@@ -11,9 +12,11 @@ from knockout.errors import RunError
 WAKE_SECONDS = 0.2
 
 
-def wait_awake(futures: Collection[Future[Any]]) -> None:
-    """Wait for all, but wake now and then: on some builds of Python a wait for ever is deaf to signals."""
-    while wait(futures, timeout=WAKE_SECONDS).not_done:
+def wait_awake(futures: Collection[Future[Any]], *, until: Event | None = None) -> None:
+    """Wait for all, or until an event is set, but wake now and then: on some builds of Python a wait for ever is deaf to
+    signals.
+    """
+    while wait(futures, timeout=WAKE_SECONDS).not_done and not (until is not None and until.is_set()):
         continue
 
 

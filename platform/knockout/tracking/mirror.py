@@ -154,15 +154,16 @@ class Mirror:
             write_files(self._client, run_id=parent, artifacts={report.name: report})
 
     def reconcile(self, dead_identities: Iterable[str]) -> list[str]:
-        """Set runs that dead processes left RUNNING to KILLED. Identities of runs, and names of submissions.
+        """Set runs that dead processes left RUNNING to failed, as the ledger has. Identities of runs, and names of
+        submissions.
 
         Returns the ids of the runs that were changed.
         """
         dead, changed = set(dead_identities), list[str]()
         for run in running_runs(self._client) if dead else ():
             if {run.data.tags.get(naming.IDENTITY), run.data.tags.get(naming.SUBMISSION)} & dead:
-                told = {naming.STATE: "cancelled", naming.REASON: "its process ended without closing it"}
-                self._end(run.info.run_id, state="cancelled", tags=told)
+                told = {naming.STATE: "failed", naming.REASON: "its process died"}
+                self._end(run.info.run_id, state="failed", tags=told)
                 changed.append(run.info.run_id)
         return changed
 

@@ -15,10 +15,12 @@ import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from knockout.errors import WorkspaceError
 from knockout.services.environment import QUIET, TELEMETRY_OFF
 from knockout.services.locks import locked, store_lock
+from knockout.services.relocation import artifact_root, relocate
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,11 +42,13 @@ def tracking_uri(workspace: Path) -> str:
 
 def artifact_location(workspace: Path, *, experiment: str) -> str:
     """The file URI below which an experiment keeps its artifacts."""
-    return (folder(workspace) / "artifacts" / experiment).as_uri()
+    return f"{artifact_root(workspace)}/{quote(experiment)}"
 
 
 def prepare(workspace: Path) -> str:
     """Make the store ready for the installed MLflow, once, whoever comes first. Returns the tracking URI.
+
+    A store that was copied or moved is made this workspace's.
 
     The first call creates all tables (about 5 s); later ones read one small file. Raises WorkspaceError if
     the store was made by a newer MLflow, ServiceError if another process holds the lock for three minutes.
@@ -55,6 +59,7 @@ def prepare(workspace: Path) -> str:
             if not is_prepared(place, version=version):
                 migrate(workspace)
                 (place / "prepared").write_text(f"{version}\n")
+    relocate(workspace)
     return tracking_uri(workspace)
 
 
@@ -82,7 +87,7 @@ def migrate(workspace: Path) -> None:
                 utils._upgrade_db(engine)  # what `mlflow db upgrade` does
             engine.dispose()
         # The constructor creates the tables of an empty database, and the default experiment.
-        SqlAlchemyStore(uri, (place / "artifacts").as_uri()).engine.dispose()
+        SqlAlchemyStore(uri, artifact_root(workspace)).engine.dispose()
     except (MlflowException, alembic_error()) as error:
         raise WorkspaceError(
             f"{place / 'mlflow.db'}: MLflow {importlib.metadata.version('mlflow')} cannot use this store "

@@ -7,7 +7,6 @@ every other ending has its own state and reason.
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
 from knockout.training.result import discard, read_result
 from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
+from knockout.training.stop import Stop
 
 HEARTBEAT_SECONDS = 5.0
 POLL_SECONDS = 0.1
@@ -42,7 +42,9 @@ class Limits:
     """What ends a run early."""
 
     run_seconds: float | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
+    """Longest time that a run may take."""
+    stop: Stop = field(default_factory=Stop)
+    """Ends every run that is in work."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _watch(
             ledger.beat([identity], owner=owner)
         if limits.stop.is_set():
             _end(child, nursery=nursery)
-            return "cancelled", "stopped by the user"
+            return limits.stop.ending.state, limits.stop.ending.reason
         if limits.run_seconds is not None and now - started > limits.run_seconds:
             _end(child, nursery=nursery)
             return "timed-out", f"longer than {limits.run_seconds:g} seconds"

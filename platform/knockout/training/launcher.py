@@ -46,6 +46,7 @@ class Nursery:
         self.gpus = 0
         self.dead = False
         with log.open("ab") as sink:
+            self.said_before = sink.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "knockout.training.nursery"],
                 stdin=subprocess.PIPE,
@@ -66,8 +67,10 @@ class Nursery:
         """
         self.ready.wait(START_SECONDS)
         if self.dead or not self.ready.is_set():
-            tail = self.log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise RunError(f"the training processes' parent did not start: {''.join(tail) or 'no message'}; see {self.log}")
+            tail = self.log.read_bytes()[self.said_before :].decode(errors="replace").strip().splitlines()[-1:]
+            late = f"it was not ready within {START_SECONDS:g} s; is the machine busy?"
+            why = "".join(tail) or ("it ended without a word" if self.dead else late)
+            raise RunError(f"the training processes' parent did not start: {why}; see {self.log}")
         return self.gpus
 
     def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str], task: Task = "train") -> Child:

@@ -45,6 +45,22 @@ def discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The weights of a run and its checkpoints: all that it needs no more once it is judged."""
+    return [path for path in (folder / WEIGHTS, *sorted((folder / CHECKPOINTS).glob("[0-9]*.pt"))) if path.exists()]
+
+
+def drop_weights(folder: Path) -> None:
+    """Take away weights and checkpoints; a sealed result stays sealed, over what is left. In that order, so that a run
+    that is cut off here is whole at any moment."""
+    result = read_result(folder)
+    if result is not None and WEIGHTS in result["files"]:
+        files = {name: digest for name, digest in result["files"].items() if name != WEIGHTS}
+        write_json(folder / RESULT, data={**result, "files": files})
+    for path in weight_files(folder):
+        path.unlink()
+
+
 def final_metrics(table: pa.Table, *, evaluation: Mapping[str, float]) -> dict[str, float]:
     """What a run came to, from its metric file and its last evaluation; metrics of single layers stay in the file.
 

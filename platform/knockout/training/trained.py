@@ -22,11 +22,13 @@ def load_network(folder: Path, *, architecture: Architecture | None = None) -> N
     `architecture` is the run's own but for what holds no weights; by default the run's own.
 
     Raises:
-        RunError: the run has no sealed result, or its files are damaged.
+        RunError: the run has no sealed result, its files are damaged, or its weights were removed.
     """
     result = read_result(folder)
     if result is None:
         raise RunError(f"{folder} holds no finished run: its result is missing or damaged")
+    if WEIGHTS not in result["files"]:
+        raise RunError(f"{folder} has no weights any more: `knockout gc --weights` removed them")
     spec = read_spec(folder)
     network = build(architecture or spec.architecture, seed=spec.seed)
     state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)

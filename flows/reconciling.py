@@ -1,0 +1,124 @@
+"""Setting right what dead processes left in Prefect: flow runs and task runs that will never tell how they ended.
+
+The invariant: the ledger is the truth. A flow run is named after its submission, and gets the state that the ledger has for
+it; it is Completed only when every run that it owed has a result. To do it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from httpx import HTTPError
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    TaskRunFilter,
+    TaskRunFilterFlowRunId,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
+from prefect.exceptions import PrefectException
+from prefect.states import Cancelled, Completed, Crashed, Failed
+
+from knockout.errors import ServiceError
+from knockout.ledger.process import tells_death
+from knockout.ledger.store import FINISHED, Ledger, LedgerRun, Submission
+
+FLOW = "study"
+OPEN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+"""States of what has not ended."""
+ENDED = (*FINISHED, "failed", "cancelled", "timed-out")
+"""States of a run that a task of its own can have come to."""
+SETTLE_SECONDS = 15.0
+"""A process that ends by itself tells Prefect within this time after the ledger."""
+PAGE = 200
+
+
+def state_of(state: str, *, reason: str | None) -> State[Any]:
+    """The state in Prefect of what ended in a state of the ledger."""
+    match state:
+        case "done" | "diverged":
+            return Completed(message=reason)
+        case "cancelled":
+            return Cancelled(message=reason)
+        case "timed-out":
+            return Failed(name="TimedOut", message=reason)
+    return Crashed(message=reason) if tells_death(reason) else Failed(message=reason)
+
+
+def reconcile(ledger: Ledger) -> list[str]:
+    """Set right every flow run of a submission that has ended.
+
+    Returns:
+        The submissions whose flow runs were changed. Where nothing is open, one query is made.
+
+    Raises:
+        ServiceError: Prefect's server does not answer.
+    """
+    try:
+        with get_client(sync_client=True) as client:
+            if not (found := _open_flow_runs(client)):
+                return []
+            known = {one.submission: one for one in ledger.submissions()}
+            ended = [(run, known[run.name]) for run in found if run.name in known and _has_ended(known[run.name])]
+            for run, submission in ended:
+                _close(client, run=run, submission=submission, ledger=ledger)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
+    return [submission.submission for _, submission in ended]
+
+
+def _open_flow_runs(client: SyncPrefectClient) -> list[FlowRun]:
+    """Flow runs of studies that have not ended in Prefect."""
+    flow = FlowFilter(name=FlowFilterName(any_=[FLOW]))
+    open_ = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
+    found: list[FlowRun] = []
+    while True:
+        page = client.read_flow_runs(flow_filter=flow, flow_run_filter=open_, limit=PAGE, offset=len(found))
+        found += page
+        if len(page) < PAGE:
+            return found
+
+
+def _has_ended(submission: Submission) -> bool:
+    """Whether nobody is left who will tell Prefect of it."""
+    if submission.state == "running":
+        return False
+    return tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
+
+
+def _close(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, ledger: Ledger) -> None:
+    """Give a flow run its state, and those of its tasks that are open theirs, the tasks first."""
+    for task in _open_task_runs(client, flow_run=run):
+        ended = _run_of(task.name, submission=submission, ledger=ledger)
+        of = ended if ended is not None and ended.state in ENDED else submission
+        client.set_task_run_state(task.id, state_of(of.state, reason=of.reason), force=True)
+    client.set_flow_run_state(run.id, state_of(submission.state, reason=submission.reason), force=True)
+
+
+def _open_task_runs(client: SyncPrefectClient, *, flow_run: FlowRun) -> list[TaskRun]:
+    """Task runs of a flow run that have not ended in Prefect."""
+    open_ = TaskRunFilter(
+        flow_run_id=TaskRunFilterFlowRunId(any_=[flow_run.id]),
+        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=OPEN)),
+    )
+    found: list[TaskRun] = []
+    while True:
+        page = client.read_task_runs(task_run_filter=open_, limit=PAGE, offset=len(found))
+        found += page
+        if len(page) < PAGE:
+            return found
+
+
+def _run_of(name: str, *, submission: Submission, ledger: Ledger) -> LedgerRun | None:
+    """The run that a task trains, by the name that people see; None for a task that trains none."""
+    for identity, variant, size, seed in ledger.asked(submission.submission):
+        if name == f"{variant} · {size} · s{seed}":
+            return ledger.run(identity)
+    return None

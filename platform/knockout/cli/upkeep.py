@@ -1,0 +1,134 @@
+"""Commands that keep a workspace in order: doctor, gc."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from knockout.cli.options import AsJson, Home
+
+if TYPE_CHECKING:
+    from knockout.upkeep.doctor import Repaired
+    from knockout.upkeep.sweeping import Candidate
+
+SHOWN = 100
+"""Lines of a list; what is beyond is counted."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(short_help="Find what is wrong in the workspace; --repair sets it right.")(doctor)
+    app.command(short_help="Show what may go from the workspace, and what that frees; --yes deletes it.")(gc)
+
+
+def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Set right what was found.")] = False,
+    workspace: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what is wrong in the workspace, and with --repair set it right. No result is ever deleted.
+
+    Without --repair nothing is changed, except for what every command sets right first: the leases of dead processes. What
+    belongs nowhere is moved to lost+found/. Exit code 0: nothing is wrong, or all was set right; else 1.
+    """
+    from knockout.ledger.workspace import open_workspace
+    from knockout.upkeep import doctor as room
+
+    place = open_workspace(workspace)
+    diagnosis = room.diagnose(place)
+    repaired = list(room.repair(diagnosis, workspace=place)) if repair else []
+    findings = [one.finding for one in repaired] if repair else list(diagnosis.findings)
+    wrong = sum(one.problem is not None for one in repaired) if repair else len(findings)
+    if as_json:
+        print(json.dumps({"settled": diagnosis.settled, "findings": _plain(findings, repaired)}, indent=1))
+        sys.exit(1 if wrong else 0)
+    for line in diagnosis.settled:
+        print(line)
+    if repair:
+        for one in repaired:
+            became = "repaired" if one.problem is None else f"not repaired: {one.problem}"
+            print(f"{one.finding.kind}: {one.finding.where}: {one.finding.what}; {became}")
+    else:
+        for finding in findings:
+            remedy = finding.remedy if finding.repair is None else f"--repair {finding.remedy}"
+            print(f"{finding.kind}: {finding.where}: {finding.what}; {remedy}")
+    print(_summary(len(findings), wrong=wrong, folder=place.folder))
+    sys.exit(1 if wrong else 0)
+
+
+def gc(
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Only what is older: 30d, 12h. Then lost+found/ too.")
+    ] = None,
+    larger_than: Annotated[
+        str | None, typer.Option("--larger-than", metavar="SIZE", help="Only what takes more, each by itself: 1GB.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE,…", help="Only runs in these states: failed,cancelled,pruned.")
+    ] = None,
+    weights: Annotated[bool, typer.Option("--weights", help="Of runs only weights and checkpoints.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete; without it nothing is.")] = False,
+    workspace: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what may go from the workspace, and what that frees: runs that no report cites, unused corpora, temporary files.
+
+    Never goes what the newest report of a study cites, a run in work or that a running study asks for, or a corpus that a
+    kept run needs. With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
+    """
+    from knockout.ledger.store import Ledger
+    from knockout.ledger.workspace import open_workspace
+    from knockout.tracking.removal import Remover
+    from knockout.upkeep import measures, sweeping
+
+    wanted = sweeping.Wanted(
+        older_than_seconds=measures.seconds(older_than) if older_than is not None else None,
+        larger_than_bytes=measures.num_bytes(larger_than) if larger_than is not None else None,
+        states=tuple(state.split(",")) if state is not None else None,
+        weights_only=weights,
+    )
+    ledger = Ledger(open_workspace(workspace))
+    ledger.reconcile()
+    remover = Remover(ledger.workspace.folder)
+    chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
+    gone = list(sweeping.sweep(ledger, chosen=chosen, remover=remover)) if yes else []
+    if as_json:
+        rows = [{**asdict(one), "paths": list(map(str, one.paths)), "deleted": one in gone} for one in chosen]
+        print(json.dumps(rows, indent=1))
+        return
+    _print_candidates(chosen)
+    freed = measures.shown_bytes(sum(one.num_bytes for one in (gone if yes else chosen)))
+    kept = f"; {len(chosen) - len(gone)} were asked for meanwhile and stay" if len(gone) < len(chosen) else ""
+    if not chosen:
+        print("nothing may go")
+    else:
+        print(f"deleted {len(gone)}, {freed}{kept}" if yes else f"{len(chosen)} may go, {freed}; --yes deletes them")
+
+
+def _print_candidates(chosen: list[Candidate]) -> None:
+    from knockout.upkeep.measures import shown_age, shown_bytes
+
+    for one in chosen[:SHOWN]:
+        age, size = shown_age(one.age_seconds), shown_bytes(one.num_bytes)
+        print(f"{one.kind:10} {one.name:32} {one.state:10} {age:>8} {size:>8}")
+    if len(chosen) > SHOWN:
+        print(f"… and {len(chosen) - SHOWN} more")
+
+
+def _plain(findings: Any, repaired: list[Repaired]) -> list[dict[str, Any]]:
+    ends: list[dict[str, Any]] = [{"repaired": one.problem is None, "problem": one.problem} for one in repaired]
+    ends = ends or [{"repaired": False, "problem": None}] * len(findings)
+    return [
+        {"kind": found.kind, "where": found.where, "what": found.what, "remedy": found.remedy, **end}
+        for found, end in zip(findings, ends, strict=True)
+    ]
+
+
+def _summary(found: int, *, wrong: int, folder: Any) -> str:
+    if not found:
+        return f"nothing is wrong in {folder}"
+    return f"{found} found, {found - wrong} repaired" + (f", {wrong} not" if wrong else "")

@@ -1,0 +1,182 @@
+"""Everything that a ledger knows, for whoever keeps a workspace in order; and how a run leaves it.
+
+The invariant: a run leaves the ledger only under a lease of whoever removes it, and never while a running submission asks
+for it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sql
+
+from knockout.ledger.leases import NOBODY
+from knockout.ledger.process import Owner
+from knockout.ledger.store import FINISHED, HELD, Ledger, LedgerRun
+from knockout.ledger.tables import asks, runs, submissions, telling
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run, without what it came to."""
+
+    identity: str
+    state: str
+    reason: str | None
+    corpus: str
+    """Digest of its corpus."""
+    since: float
+    """When it ended, or was first asked for; in seconds since 1970."""
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody works on it."""
+        return self.state in HELD
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return self.state in FINISHED
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a submission asked for."""
+
+    submission: str
+    identity: str
+    variant: str
+    size: str
+    seed: int
+    role: str
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A submission, its declaration, and what its report says."""
+
+    submission: str
+    study: str
+    arguments: str
+    plan: str
+    state: str
+    reason: str | None
+    created: float
+    mirrored: bool | None
+    """Whether its runs are shown in MLflow; None where an older knockout did not say."""
+    facts: dict[str, Any] | None
+
+
+def entries(ledger: Ledger) -> dict[str, Entry]:
+    """Every run by identity."""
+    columns = (runs.c.identity, runs.c.state, runs.c.reason, runs.c.finished, runs.c.created)
+    corpus = sql.func.json_extract(runs.c.meaning, "$.corpus")
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        rows = connection.execute(sql.select(*columns, corpus.label("corpus")))
+        found = [Entry(row.identity, row.state, row.reason, row.corpus or "", row.finished or row.created) for row in rows]
+    return {entry.identity: entry for entry in found}
+
+
+def every_ask(ledger: Ledger) -> list[Ask]:
+    """What all submissions asked for, in that order."""
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        rows = connection.execute(asks.select().order_by(sql.text("rowid")))
+        return [Ask(row.submission, row.identity, row.variant, row.size, row.seed, row.role) for row in rows]
+
+
+def every_submission(ledger: Ledger) -> list[Submitted]:
+    """All submissions, oldest first."""
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        rows = connection.execute(submissions.select().order_by(submissions.c.created))
+        return [
+            Submitted(
+                row.submission,
+                row.study,
+                row.arguments,
+                row.plan,
+                row.state,
+                row.reason,
+                row.created,
+                row.mirrored,
+                json.loads(row.facts) if row.facts is not None else None,
+            )
+            for row in rows
+        ]
+
+
+def cited(known: Iterable[Submitted]) -> frozenset[str]:
+    """The identities of the runs that the newest report of any study and arguments names, its trials included.
+
+    `known` are submissions, oldest first.
+    """
+    newest = {(one.study, one.arguments): one.facts for one in known if one.facts is not None}
+    return frozenset(name for facts in newest.values() for name in _named(facts))
+
+
+def adopt(ledger: Ledger, *, run: LedgerRun, flops: float) -> bool:
+    """Enter a run that the ledger does not know with the result that it has; False when it is known by now."""
+    row = {
+        "identity": run.identity,
+        "meaning": json.dumps(run.meaning, sort_keys=True),
+        "state": run.state,
+        "reason": run.reason,
+        "step": run.step,
+        "planned_steps": run.planned_steps,
+        "flops": flops,
+        "seconds": run.seconds,
+        "metrics": json.dumps(run.metrics),
+        "created": time.time(),
+        "finished": time.time(),
+    }
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        return connection.execute(runs.insert().prefix_with("OR IGNORE").values(**row)).rowcount > 0
+
+
+def take(ledger: Ledger, identity: str, *, owner: Owner) -> bool:
+    """Lease a run that is to be removed; False when somebody holds it, or a running submission asks for it."""
+    wanted = sql.exists().where(
+        asks.c.identity == runs.c.identity, asks.c.submission == submissions.c.submission, submissions.c.state == "running"
+    )
+    change = (
+        runs.update()
+        .where(runs.c.identity == identity, runs.c.state.not_in(HELD), ~wanted)
+        .values(
+            state="leased",
+            reason="is being removed",
+            heartbeat=time.time(),
+            host=owner.host,
+            pid=owner.pid,
+            process_started=owner.started,
+        )
+    )
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        return connection.execute(change).rowcount > 0
+
+
+def give_back(ledger: Ledger, entry: Entry, *, owner: Owner) -> None:
+    """End the lease of a run that stays after all, as it was."""
+    freed = {"state": entry.state, "reason": entry.reason, "heartbeat": None, **NOBODY}
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        connection.execute(runs.update().where(runs.c.identity == entry.identity, *_leased_by(owner)).values(**freed))
+
+
+def forget(ledger: Ledger, identity: str, *, owner: Owner) -> None:
+    """Take a leased run out of the ledger, and out of what was asked for."""
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        if connection.execute(runs.delete().where(runs.c.identity == identity, *_leased_by(owner))).rowcount:
+            connection.execute(asks.delete().where(asks.c.identity == identity))
+
+
+def _leased_by(owner: Owner) -> tuple[sql.ColumnElement[bool], ...]:
+    return runs.c.host == owner.host, runs.c.pid == owner.pid, runs.c.process_started == owner.started
+
+
+def _named(facts: Mapping[str, Any]) -> Iterable[str]:
+    yield from (run["identity"] for run in facts["runs"])
+    for search in facts["study"].get("tuned") or ():
+        for trial in search["trials"]:
+            yield from trial["identities"]

@@ -1,0 +1,44 @@
+"""Taking runs out of an MLflow store, with their files.
+
+The invariant: only runs of the given identities go, wherever they are shown; and their artifacts only from inside the
+workspace.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from knockout.tracking import naming
+from knockout.tracking.inspection import Shown, database, shown
+from knockout.tracking.store import connect, folder
+
+
+class Remover:
+    """Removes runs one after the other; MLflow is imported when the first one is there."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._runs: dict[str, list[Shown]] = {}
+        self._client = None
+        there = shown(workspace, key=naming.IDENTITY) if database(workspace).is_file() else {}
+        for (_, identity), run in there.items():
+            self._runs.setdefault(identity, []).append(run)
+
+    def files(self, identity: str) -> list[Path]:
+        """The folders of a run's artifacts, one for each study that shows it."""
+        root = folder(self._workspace) / "artifacts"
+        places = [Path(unquote(urlparse(run.artifacts).path)).parent for run in self._runs.get(identity, ())]
+        return [place for place in places if place.is_dir() and place.resolve().is_relative_to(root)]
+
+    def remove(self, identity: str) -> None:
+        """Take every run of an identity out of the store, for good."""
+        places = self.files(identity)
+        for run in self._runs.pop(identity, ()):
+            if self._client is None:
+                self._client = connect(self._workspace)
+            self._client.delete_run(run.run_id)
+            self._client._tracking_client.store._hard_delete_run(run.run_id)  # what `mlflow gc` does
+        for place in places:
+            shutil.rmtree(place)

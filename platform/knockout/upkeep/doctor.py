@@ -1,0 +1,102 @@
+"""What is wrong in a workspace, and setting it right.
+
+The invariant: looking changes nothing but what every command sets right first (leases of dead processes); repairing loses
+no result, and finds afterwards nothing that it could have set right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from knockout.errors import KnockoutError, WorkspaceError
+from knockout.ledger.format import misfit
+from knockout.ledger.inventory import entries, every_ask, every_submission
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import Workspace
+from knockout.upkeep import content, files
+from knockout.upkeep.finding import Finding
+from knockout.upkeep.mirror import mirror
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found."""
+
+    settled: tuple[str, ...]
+    """What every command sets right first, in words."""
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A finding, and what became of it."""
+
+    finding: Finding
+    problem: str | None
+    """Why it could not be set right; None where it was."""
+
+
+def diagnose(workspace: Workspace) -> Diagnosis:
+    """Look at a whole workspace; one of an older or newer knockout is looked at no further."""
+    try:
+        older = misfit(workspace)
+    except WorkspaceError as error:
+        return Diagnosis((), (Finding("ledger", "ledger.db", str(error), "see there"),))
+    if older is not None:
+        added = Finding(
+            "ledger", "ledger.db", older, "adds that, after it has kept a copy", lambda: Ledger(workspace).close()
+        )
+        return Diagnosis((), (added,))
+    ledger = Ledger(workspace)
+    try:
+        settled = tuple(_settled(ledger))
+        return Diagnosis(settled, tuple(_findings(ledger)))
+    finally:
+        ledger.close()
+
+
+def repair(diagnosis: Diagnosis, *, workspace: Workspace) -> Iterator[Repaired]:
+    """Set right what was found, one after the other, and then what that has brought to light."""
+    seen: set[tuple[str, str, str]] = set()
+    while fresh := [finding for finding in diagnosis.findings if _named(finding) not in seen]:
+        for finding in fresh:
+            seen.add(_named(finding))
+            yield Repaired(finding, _problem(finding))
+        diagnosis = diagnose(workspace)
+
+
+def _problem(finding: Finding) -> str | None:
+    """Set one thing right; why it could not be, or None."""
+    if finding.repair is None:
+        return finding.remedy
+    try:
+        finding.repair()
+    except (KnockoutError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _named(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.where, finding.what
+
+
+def _findings(ledger: Ledger) -> Iterator[Finding]:
+    workspace = ledger.workspace
+    known, submitted, asked = entries(ledger), every_submission(ledger), every_ask(ledger)
+    busy = any(one.state == "running" for one in submitted)
+    yield from files.orphans(ledger, known=known, busy=busy)
+    yield from files.damaged_runs(ledger, known=known)
+    yield from files.half_written(workspace, known=known, busy=busy)
+    yield from content.corpora(workspace)
+    yield from content.searches(ledger, asked=asked)
+    yield from content.reports(workspace, known=submitted)
+    yield from content.servers(workspace)
+    yield from mirror(ledger, submitted=submitted, asked=asked, known=known)
+
+
+def _settled(ledger: Ledger) -> Iterable[str]:
+    if ledger.moved_from is not None:
+        yield f"the workspace was copied or moved from {ledger.moved_from}: its ledger now belongs here"
+    for name in ledger.reconcile():
+        yield f"{name} was held by a dead process: it has failed, and can be run again"

@@ -1,0 +1,202 @@
+"""What may go from a workspace, and taking it away: `knockout gc`.
+
+The invariant: nothing that a report cites, that anybody works on, or that a kept run needs. A run that is gone is as one
+that was never asked for, in ledger, files and MLflow alike: whoever asks for it trains it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from knockout.corpus.building import abandoned
+from knockout.corpus.lookup import folders_by_digest
+from knockout.errors import InputError
+from knockout.ledger.inventory import Entry, Submitted, cited, entries, every_ask, every_submission, forget, give_back, take
+from knockout.ledger.process import this_process
+from knockout.ledger.store import CLAIMABLE, FINISHED, Ledger
+from knockout.tracking.removal import Remover
+from knockout.training.result import drop_weights, weight_files
+from knockout.upkeep.content import searches
+from knockout.upkeep.files import temporary
+from knockout.upkeep.lost import FOLDER, LOG
+
+Kind = Literal["weights", "run", "search", "corpus", "temporary", "lost+found"]
+STATES = (*CLAIMABLE, *FINISHED)
+"""Of runs that nobody holds."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked to go; None where everything is."""
+
+    older_than_seconds: float | None = None
+    larger_than_bytes: float | None = None
+    states: tuple[str, ...] | None = None
+    """Of runs; other things go only when no state is asked for."""
+    weights_only: bool = False
+    """Whether runs keep what they measured, and lose only checkpoints and weights."""
+
+    def __post_init__(self) -> None:
+        unknown = [state for state in self.states or () if state not in STATES]
+        if unknown:
+            raise InputError(f"no run is ever '{unknown[0]}': give some of {', '.join(STATES)}")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing that may go."""
+
+    kind: Kind
+    name: str
+    """Of a run its identity, else its path in the workspace."""
+    state: str
+    """Of a run; else empty."""
+    age_seconds: float
+    num_bytes: int
+    paths: tuple[Path, ...]
+
+
+def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Candidate]:
+    """What may go, and how much each thing takes, in the order in which it goes. Changes nothing."""
+    known, submitted = entries(ledger), every_submission(ledger)
+    busy = any(one.state == "running" for one in submitted)
+    kept = _kept(ledger, known=known, submitted=submitted)
+    runs = [
+        _run(entry, ledger=ledger, remover=remover, wanted=wanted) for entry in known.values() if entry.identity not in kept
+    ]
+    chosen = [one for one in runs if one.paths or not wanted.weights_only]
+    chosen = [one for one in chosen if _fits(one, wanted=wanted)]
+    if wanted.weights_only:
+        return chosen
+    going = {one.name for one in chosen}
+    chosen += _searches(ledger, going=going)
+    if wanted.states is not None:
+        return chosen
+    needed = {entry.corpus for entry in known.values() if entry.identity not in going}
+    others = [*_temporary(ledger, known=known, busy=busy), *(() if busy else _corpora(ledger, needed=needed))]
+    if wanted.older_than_seconds is not None:
+        others += _lost(ledger)
+    return [*chosen, *(one for one in others if _fits(one, wanted=wanted))]
+
+
+def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> Iterator[Candidate]:
+    """Take things away; each that is gone. A run that somebody asked for meanwhile stays."""
+    for one in chosen:
+        match one.kind:
+            case "weights":
+                gone = _drop_weights(ledger, one)
+            case "run":
+                gone = _remove_run(ledger, one, remover=remover)
+            case "search":
+                gone = _remove_search(ledger, one)
+            case _:
+                gone = _remove(one.paths)
+        if gone:
+            yield one
+
+
+def _kept(ledger: Ledger, *, known: Mapping[str, Entry], submitted: list[Submitted]) -> set[str]:
+    """Runs that a report cites, that somebody holds, or that a running submission asks for."""
+    running = {one.submission for one in submitted if one.state == "running"}
+    asked = {ask.identity for ask in every_ask(ledger) if ask.submission in running}
+    return {*cited(submitted), *asked, *(entry.identity for entry in known.values() if entry.held)}
+
+
+def _fits(one: Candidate, *, wanted: Wanted) -> bool:
+    return (
+        (wanted.older_than_seconds is None or one.age_seconds > wanted.older_than_seconds)
+        and (wanted.larger_than_bytes is None or one.num_bytes > wanted.larger_than_bytes)
+        and (wanted.states is None or one.state in wanted.states)
+    )
+
+
+def _run(entry: Entry, *, ledger: Ledger, remover: Remover, wanted: Wanted) -> Candidate:
+    folder, age = ledger.workspace.run(entry.identity), time.time() - entry.since
+    if wanted.weights_only:
+        paths = tuple(weight_files(folder))
+        return Candidate("weights", entry.identity, entry.state, age, _bytes(paths), paths)
+    paths = (folder, *remover.files(entry.identity))
+    return Candidate("run", entry.identity, entry.state, age, _bytes(paths), paths)
+
+
+def _searches(ledger: Ledger, *, going: Collection[str]) -> Iterator[Candidate]:
+    """Searches that have no run any more once some are gone; their trials are kept as text in lost+found."""
+    for search in searches(ledger, asked=[ask for ask in every_ask(ledger) if ask.identity not in going]):
+        yield Candidate("search", search.where, "", 0.0, 0, ())
+
+
+def _corpora(ledger: Ledger, *, needed: Collection[str]) -> Iterator[Candidate]:
+    """Prepared corpora that no run needs."""
+    for digest, path in folders_by_digest(ledger.workspace.corpora).items():
+        if digest not in needed:
+            yield _thing("corpus", path, ledger=ledger)
+
+
+def _temporary(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterator[Candidate]:
+    for path in (*temporary(ledger.workspace, known=known, busy=busy), *abandoned(ledger.workspace.corpora)):
+        yield _thing("temporary", path, ledger=ledger)
+
+
+def _lost(ledger: Ledger) -> Iterator[Candidate]:
+    for path in sorted((ledger.workspace.folder / FOLDER).glob("*")):
+        if path.name != LOG:
+            yield _thing("lost+found", path, ledger=ledger)
+
+
+def _thing(kind: Kind, path: Path, *, ledger: Ledger) -> Candidate:
+    age = time.time() - path.lstat().st_mtime
+    return Candidate(kind, str(path.relative_to(ledger.workspace.folder)), "", age, _bytes([path]), (path,))
+
+
+def _drop_weights(ledger: Ledger, one: Candidate) -> bool:
+    """Of a result as it lies there, since nobody writes to it; of another run under a lease, so that nobody begins it."""
+    folder, entry, owner = ledger.workspace.run(one.name), entries(ledger)[one.name], this_process()
+    if entry.finished:
+        drop_weights(folder)
+        return True
+    if not take(ledger, one.name, owner=owner):
+        return False
+    try:
+        drop_weights(folder)
+    finally:
+        give_back(ledger, entry, owner=owner)
+    return True
+
+
+def _remove_search(ledger: Ledger, one: Candidate) -> bool:
+    """Where a run of it is back or was kept, it stays."""
+    for search in searches(ledger, asked=every_ask(ledger)):
+        if search.where == one.name and search.repair is not None:
+            search.repair()
+            return True
+    return False
+
+
+def _remove_run(ledger: Ledger, one: Candidate, *, remover: Remover) -> bool:
+    """Under a lease, so that nobody begins it; the ledger last, so that what is cut off here can be done again."""
+    owner = this_process()
+    if not take(ledger, one.name, owner=owner):
+        return False
+    remover.remove(one.name)
+    _remove(one.paths)
+    forget(ledger, one.name, owner=owner)
+    return True
+
+
+def _remove(paths: Iterable[Path]) -> bool:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return True
+
+
+def _bytes(paths: Iterable[Path]) -> int:
+    """What files and folders take on the disk."""
+    return sum(file.lstat().st_blocks * 512 for path in paths for file in (path, *path.rglob("*")) if file.exists())

@@ -1,0 +1,326 @@
+"""`knockout doctor`: finds what is wrong, changes nothing unless told to, sets it right, and loses no result."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from knockout.ledger.process import Owner, this_process
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import Workspace, open_workspace
+from knockout.services import state
+from knockout.services.catalog import SERVERS
+from knockout.services.processes import identify
+from knockout.tracking.removal import Remover
+from knockout.upkeep.doctor import Diagnosis, diagnose, repair
+
+TEMPORARY = ".metrics.parquet.abcd1234"
+
+
+@pytest.fixture
+def place(finished, tmp_path: Path) -> Workspace:
+    """A copy of the finished workspace that is at home where it is."""
+    shutil.copytree(finished.folder, tmp_path / "home", symlinks=True)
+    workspace = open_workspace(tmp_path / "home")
+    assert set_right(workspace) == {None}
+    assert diagnose(workspace) == Diagnosis((), ())
+    return workspace
+
+
+def rows(database: Path, query: str, *values: object) -> list[tuple]:
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(query, values).fetchall()
+        connection.commit()
+    return found
+
+
+def set_right(place: Workspace) -> set[str | None]:
+    """What could not be repaired, and None for what could."""
+    return {became.problem for became in repair(diagnose(place), workspace=place)}
+
+
+def identities(place: Workspace) -> list[str]:
+    return [name for (name,) in rows(place.ledger, "SELECT identity FROM runs ORDER BY identity")]
+
+
+def run_folder(place: Workspace) -> Path:
+    return place.run(identities(place)[0])
+
+
+def flip(path: Path) -> None:
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def corpus_folder(place: Workspace) -> Path:
+    return next(path for path in place.corpora.iterdir() if path.is_dir())
+
+
+def orphan(place: Workspace) -> None:
+    shutil.copytree(run_folder(place), place.run("0" * 20))
+
+
+def unfinished(place: Workspace) -> Path:
+    """A run that failed on its way, with what it had left."""
+    folder = run_folder(place)
+    rows(place.ledger, "UPDATE runs SET state = 'failed', reason = 'x' WHERE identity = ?", folder.name)
+    (folder / "result.json").unlink()
+    for part in ("metrics", "checkpoints"):
+        (folder / part).mkdir(exist_ok=True)
+    shutil.rmtree(place.folder / "mlflow")
+    rows(place.ledger, "UPDATE submissions SET mirrored = 0")
+    return folder
+
+
+def torn_segment(place: Workspace) -> None:
+    (unfinished(place) / "metrics" / "0000000020.parquet").write_bytes(b"PAR1")
+
+
+def torn_checkpoint(place: Workspace) -> None:
+    (unfinished(place) / "checkpoints" / "0000000020.pt").write_bytes(b"PK")
+
+
+def forgotten_report(place: Workspace) -> None:
+    (place.folder / "reports" / "gone").mkdir()
+    (place.folder / "reports" / "gone" / "report.html").write_text("<h1>gone</h1>")
+
+
+def dead_server(place: Workspace) -> None:
+    record_server(place, pid=2**22 + 1)
+
+
+def server_of_the_original(place: Workspace) -> None:
+    record_server(place, pid=os.getpid(), workspace="/somewhere/else")
+
+
+def record_server(place: Workspace, *, pid: int, workspace: str | None = None) -> None:
+    guard = identify(os.getpid())
+    assert guard is not None
+    path = SERVERS["prefect"].state(place.folder)
+    path.parent.mkdir(exist_ok=True)
+    service = state.Service("prefect", "http://127.0.0.1:1", 1, 0.0, path, guard)
+    state.write(service, path=path)
+    record = json.loads(path.read_text())
+    record["guard"]["pid"] = pid
+    path.write_text(json.dumps(record | {"workspace": workspace or record["workspace"]}))
+
+
+def forgotten_search(place: Workspace) -> None:
+    study = optuna.create_study(storage=f"sqlite:///{place.folder / 'optuna.db'}", study_name="abc", direction="minimize")
+    trial = optuna.trial.create_trial(
+        params={"learning_rate": 0.5},
+        distributions={"learning_rate": optuna.distributions.FloatDistribution(0, 1)},
+        value=1.0,
+    )
+    study.add_trial(trial)
+
+
+def shown_as_running(place: Workspace) -> None:
+    database = place.folder / "mlflow" / "mlflow.db"
+    rows(database, "UPDATE runs SET status = 'RUNNING' WHERE name LIKE 'baseline%' AND experiment_id = 1")
+
+
+def wrong_final(place: Workspace) -> None:
+    for table in ("latest_metrics", "metrics"):
+        rows(place.folder / "mlflow" / "mlflow.db", f"DELETE FROM {table} WHERE key = 'final/val_loss'")
+
+
+def unlisted_in_mlflow(place: Workspace) -> None:
+    for identity in identities(place):
+        Remover(place.folder).remove(identity)
+
+
+def unlink(*parts: str) -> Callable[[Workspace], None]:
+    return lambda place: place.folder.joinpath(*parts).unlink()
+
+
+DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
+    "a folder that no run has": (orphan, "orphan", "runs/00000000000000000000"),
+    "a result that the ledger lost": (
+        lambda p: rows(p.ledger, "DELETE FROM runs WHERE identity = ?", run_folder(p).name), "orphan", "runs/*"
+    ),
+    "changed weights": (lambda p: flip(run_folder(p) / "weights.pt"), "damaged run", "runs/*"),
+    "a run without files": (lambda p: shutil.rmtree(run_folder(p)), "damaged run", "runs/*"),
+    "a half-written file": (
+        lambda p: (run_folder(p) / TEMPORARY).write_bytes(b"PAR"), "half-written", f"runs/*/{TEMPORARY}"
+    ),
+    "a torn segment": (torn_segment, "damaged run", "runs/*"),
+    "a torn checkpoint": (torn_checkpoint, "damaged run", "runs/*/checkpoints/0000000020.pt"),
+    "a corpus without manifest": (
+        lambda p: (corpus_folder(p) / "manifest.json").unlink(), "damaged corpus", "corpora/tiny-*"
+    ),
+    "a changed shard": (lambda p: flip(next(corpus_folder(p).glob("train*"))), "damaged corpus", "corpora/tiny-*"),
+    "a corpus that was cut off": (lambda p: (p.corpora / ".x.partial").mkdir(), "half-written", "corpora/.x.partial"),
+    "a search of no cell": (forgotten_search, "orphan search", "abc"),
+    "a report of no submission": (forgotten_report, "orphan report", "reports/gone/report.html"),
+    "a dead server": (dead_server, "server record", "services/prefect.json"),
+    "a server of the original": (server_of_the_original, "server record", "services/prefect.json"),
+    "a missing MLflow database": (unlink("mlflow", "mlflow.db"), "MLflow", "mlflow/mlflow.db"),
+    "a run that MLflow believes to go on": (shown_as_running, "MLflow", "mlflow/mlflow.db"),
+    "a final value that MLflow lacks": (wrong_final, "MLflow", "mlflow/mlflow.db"),
+    "runs that MLflow lacks": (unlisted_in_mlflow, "MLflow", "mlflow/mlflow.db"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(DAMAGES))
+def test_damage_is_found_and_set_right_and_no_result_is_lost(place: Workspace, name: str):
+    damage, kind, where = DAMAGES[name]
+    sealed = results(place)
+    damage(place)
+    left, before = results(place), contents(place)
+    found = diagnose(place)
+    assert [finding.kind for finding in found.findings] == [kind], found
+    assert Path(found.findings[0].where).match(where), found
+    assert contents(place) == before
+    assert set_right(place) == {None}
+    assert diagnose(place) == Diagnosis((), ())
+    assert left <= results(place) <= sealed
+
+
+def results(place: Workspace) -> set[bytes]:
+    """Every sealed result in the workspace, wherever it lies."""
+    return {path.read_bytes() for path in place.folder.rglob("result.json") if "artifacts" not in path.parts}
+
+
+def contents(place: Workspace) -> dict[str, bytes]:
+    """Every file but what SQLite keeps beside a database."""
+    skipped = ("-wal", "-shm", ".lock")
+    files = (path for path in place.folder.rglob("*") if path.is_file() and not path.name.endswith(skipped))
+    return {str(path.relative_to(place.folder)): path.read_bytes() for path in files}
+
+
+def test_a_lost_result_is_entered_as_it_was(place: Workspace):
+    identity = identities(place)[0]
+    query = "SELECT state, step, planned_steps, flops, metrics, meaning FROM runs WHERE identity = ?"
+    before = rows(place.ledger, query, identity)
+    rows(place.ledger, "DELETE FROM runs WHERE identity = ?", identity)
+    assert set_right(place) == {None}
+    assert rows(place.ledger, query, identity) == before
+
+
+def test_what_belongs_nowhere_lies_in_lost_and_found_with_a_line_in_its_log(place: Workspace):
+    orphan(place)
+    assert set_right(place) == {None}
+    assert (place.folder / "lost+found" / f"runs-{'0' * 20}" / "result.json").exists()
+    assert (
+        f"runs/{'0' * 20} -> runs-{'0' * 20}: the ledger knows no such run"
+        in (place.folder / "lost+found" / "log.txt").read_text()
+    )
+
+
+def shown(place: Workspace) -> dict[str, Any]:
+    """Everything that MLflow shows of a workspace's runs, but for ids and the moment of writing."""
+    database = place.folder / "mlflow" / "mlflow.db"
+    names = dict(rows(database, "SELECT run_uuid, name FROM runs"))
+    told: dict[str, Any] = {name: {} for name in ("runs", "metrics", "params", "tags", "files")}
+    told["runs"] = sorted(
+        rows(database, "SELECT e.name, r.name, r.status FROM runs r JOIN experiments e USING (experiment_id)")
+    )
+    told["metrics"] = sorted(
+        (names[run], *rest) for run, *rest in rows(database, "SELECT run_uuid, key, step, value FROM metrics")
+    )
+    told["latest"] = sorted(
+        (names[run], *rest) for run, *rest in rows(database, "SELECT run_uuid, key, step, value FROM latest_metrics")
+    )
+    told["curves"] = sorted(
+        rows(database, "SELECT key, timestamp FROM metrics WHERE key NOT LIKE 'final/%' AND key NOT LIKE 'parameters/%'")
+    )
+    told["params"] = sorted((names[run], *rest) for run, *rest in rows(database, "SELECT run_uuid, key, value FROM params"))
+    query = "SELECT run_uuid, key, value FROM tags WHERE key != 'mlflow.user' AND key NOT LIKE 'mlflow.source.%'"
+    told["tags"] = sorted((names[run], key, names.get(value, value)) for run, key, value in rows(database, query))
+    artifacts = place.folder / "mlflow" / "artifacts"
+    for path in (path for path in artifacts.rglob("*") if path.is_file() and path.name != "plan.txt"):
+        experiment, run, _, *inside = path.relative_to(artifacts).parts
+        told["files"][experiment, names[run], *inside] = path.read_bytes()
+    return told
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_mlflows_database_is_built_again_as_it_was(place: Workspace, harm: str):
+    database, before = place.folder / "mlflow" / "mlflow.db", shown(place)
+    assert len(before["runs"]) == 6
+    for beside in ("-wal", "-shm"):
+        database.with_name(database.name + beside).unlink(missing_ok=True)
+    if harm == "missing":
+        database.unlink()
+    else:
+        with database.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xa5" * 65_536)
+    found = diagnose(place)
+    assert harm in found.findings[0].what
+    assert set_right(place) == {None}
+    after = shown(place)
+    for part in before:
+        assert after[part] == before[part], part
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_the_command_finds_repairs_and_says_so(place: Workspace, finished):
+    orphan(place)
+    home = ["--workspace", str(place.folder)]
+    code, said = finished.knockout("doctor", *home)
+    assert code == 1, said
+    assert f"orphan: runs/{'0' * 20}: the ledger knows no such run; --repair moves it to lost+found/" in said
+    code, said = finished.knockout("doctor", "--repair", *home)
+    assert (code, "repaired" in said) == (0, True), said
+    code, said = finished.knockout("doctor", *home, "--json")
+    assert (code, json.loads(said)) == (0, {"settled": [], "findings": []})
+
+
+def test_a_lease_of_a_dead_process_is_taken_back_and_told(place: Workspace):
+    ledger, identity = Ledger(place), identities(place)[0]
+    ledger.reopen(identity, reason="x")
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = Owner(this_process().host, process.pid, "dead by now")
+    assert ledger.claim(identity, owner=owner)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert diagnose(place).settled == (f"{identity} was held by a dead process: it has failed, and can be run again",)
+    run = ledger.run(identity)
+    assert run is not None
+    assert (run.state, run.reason) == ("failed", f"{owner} died while it held the run")
+    ledger.close()
+
+
+def test_a_ledger_of_an_older_knockout_is_told_kept_and_brought_up(place: Workspace):
+    rows(place.ledger, "ALTER TABLE submissions DROP COLUMN mirrored")
+    rows(place.ledger, "PRAGMA user_version = 0")
+    before = contents(place)
+    found = diagnose(place)
+    assert "made by an older knockout: it lacks submissions.mirrored" in found.findings[0].what
+    assert contents(place) == before
+    assert set_right(place) == {None}
+    (kept,) = place.folder.glob("ledger.db.before-*")
+    assert rows(kept, "SELECT count(*) FROM runs") == rows(place.ledger, "SELECT count(*) FROM runs") == [(3,)]
+    assert diagnose(place) == Diagnosis((), ())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("PRAGMA user_version = 99", "was made by a newer knockout (format 99, this one reads 1): use that version"),
+        ("ALTER TABLE runs DROP COLUMN flops", "was made by an older knockout and lacks runs.flops, which this one cannot"),
+    ],
+)
+def test_a_ledger_that_cannot_be_used_is_refused_in_words(place: Workspace, finished, change: str, says: str):
+    rows(place.ledger, change)
+    (finding,) = diagnose(place).findings
+    assert says in finding.what
+    assert finding.repair is None
+    code, said = finished.knockout("report", "small", "--workspace", str(place.folder))
+    assert (code, says in said, "Traceback" in said) == (2, True, False), said

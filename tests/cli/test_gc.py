@@ -1,0 +1,201 @@
+"""`knockout gc`: what nobody needs goes from ledger, files and MLflow alike; what a report cites stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from knockout.errors import InputError, RunError
+from knockout.ledger.process import Owner, this_process
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import Workspace, open_workspace
+from knockout.tracking.removal import Remover
+from knockout.training.result import read_result
+from knockout.training.trained import load_network
+from knockout.upkeep.doctor import Diagnosis, diagnose, repair
+from knockout.upkeep.measures import num_bytes, seconds, shown_age, shown_bytes
+from knockout.upkeep.sweeping import Candidate, Wanted, candidates, sweep
+
+DAY = 86_400.0
+
+
+def rows(database: Path, query: str, *values: object) -> list[tuple]:
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(query, values).fetchall()
+        connection.commit()
+    return found
+
+
+@pytest.fixture
+def place(finished, tmp_path: Path) -> Workspace:
+    """A copy of the finished workspace in which only the study `small` still has its report."""
+    shutil.copytree(finished.folder, tmp_path / "home", symlinks=True)
+    workspace = open_workspace(tmp_path / "home")
+    list(repair(diagnose(workspace), workspace=workspace))
+    rows(workspace.ledger, "UPDATE submissions SET facts = NULL WHERE study = 'other'")
+    shutil.rmtree(workspace.folder / "reports" / "other")
+    assert diagnose(workspace) == Diagnosis((), ())
+    return workspace
+
+
+@pytest.fixture
+def uncited(place: Workspace) -> str:
+    """The run that only `other` asked for; the baseline is `small`'s too."""
+    ((identity,),) = rows(place.ledger, "SELECT identity FROM asks WHERE variant = 'no-norm'")
+    return identity
+
+
+def choose(place: Workspace, wanted: Wanted = Wanted()) -> list[Candidate]:  # noqa: B008  # frozen
+    ledger = Ledger(place)
+    try:
+        return candidates(ledger, wanted=wanted, remover=Remover(place.folder))
+    finally:
+        ledger.close()
+
+
+def collect(place: Workspace, wanted: Wanted = Wanted()) -> list[Candidate]:  # noqa: B008
+    ledger, remover = Ledger(place), Remover(place.folder)
+    try:
+        return list(sweep(ledger, chosen=candidates(ledger, wanted=wanted, remover=remover), remover=remover))
+    finally:
+        ledger.close()
+
+
+def names(found: list[Candidate]) -> list[tuple[str, str]]:
+    return [(one.kind, one.name) for one in found]
+
+
+def shown_in_mlflow(place: Workspace) -> set[str]:
+    query = "SELECT value FROM tags WHERE key = 'knockout.identity'"
+    return {value for (value,) in rows(place.folder / "mlflow" / "mlflow.db", query)}
+
+
+def known(place: Workspace) -> set[str]:
+    return {name for (name,) in rows(place.ledger, "SELECT identity FROM runs")}
+
+
+def test_a_run_that_no_report_cites_goes_everywhere_and_is_trained_again_when_asked_for(
+    place: Workspace, uncited: str, finished
+):
+    folder, home = place.run(uncited), ["--workspace", str(place.folder)]
+    result, cited = read_result(folder), known(place) - {uncited}
+    assert result is not None
+    code, said = finished.knockout("gc", *home)
+    assert (code, f"run        {uncited}" in said, "1 may go" in said) == (0, True, True), said
+    assert result == read_result(folder)
+
+    code, said = finished.knockout("gc", "--yes", *home)
+    assert (code, "deleted 1" in said) == (0, True), said
+    assert known(place) == shown_in_mlflow(place) == {path.name for path in (place.folder / "runs").iterdir()} == cited
+    artifacts = [path.name for path in (place.folder / "mlflow" / "artifacts" / "other").iterdir()]
+    assert len(artifacts) == 2  # the submission and the baseline
+    assert diagnose(place) == Diagnosis((), ())
+
+    code, said = finished.knockout("run", "other", "--no-prefect", *home)
+    assert code == 0, said
+    again = read_result(folder)
+    assert again is not None
+    measured = {name: value for name, value in result["metrics"].items() if "loss" in name or name == "bits_per_byte"}
+    assert measured.items() <= again["metrics"].items()
+    assert shown_in_mlflow(place) == {*cited, uncited}
+    assert rows(place.ledger, "SELECT attempts FROM runs WHERE identity = ?", uncited) == [(1,)]
+
+
+def test_what_a_report_cites_stays_whatever_is_asked(place: Workspace, uncited: str):
+    wanted = Wanted(states=("done",))
+    assert names(choose(place, wanted)) == [("run", uncited)]
+    rows(place.ledger, "UPDATE submissions SET facts = '{\"study\": {}, \"runs\": []}' WHERE study = 'small'")
+    assert {name for _, name in names(choose(place, wanted))} == known(place)
+
+
+def test_a_run_in_work_or_asked_for_by_a_running_study_stays(place: Workspace, uncited: str):
+    ledger = Ledger(place)
+    ledger.reopen(uncited, reason="x")
+    ledger.claim(uncited, owner=this_process())
+    assert names(choose(place)) == []
+    ledger.finish(uncited, owner=this_process(), state="failed", reason="x", step=0, seconds=1.0, metrics={})
+    assert names(choose(place)) == [("run", uncited)]
+    before = choose(place)
+    ask = {"variant": "v", "size": "pico", "seed": 0, "role": "judged", "planned_steps": 1, "flops": 1.0, "meaning": {}}
+    ledger.submit("now", study="x", plan="", owner=this_process(), runs=[{**ask, "identity": uncited}])
+    assert names(choose(place)) == []
+    assert list(sweep(ledger, chosen=before, remover=Remover(place.folder))) == [], "asked for between choosing and taking"
+    assert place.run(uncited).exists()
+    ledger.close()
+
+
+def test_age_size_and_state_choose(place: Workspace, uncited: str):
+    rows(place.ledger, "UPDATE runs SET finished = ?, state = 'failed' WHERE identity = ?", time.time() - 40 * DAY, uncited)
+    (one,) = choose(place)
+    assert one.num_bytes > read_size(place.run(uncited)) / 2
+    for wanted, fits in (
+        (Wanted(older_than_seconds=39 * DAY), True),
+        (Wanted(older_than_seconds=41 * DAY), False),
+        (Wanted(larger_than_bytes=one.num_bytes - 1), True),
+        (Wanted(larger_than_bytes=one.num_bytes), False),
+        (Wanted(states=("failed", "pruned")), True),
+        (Wanted(states=("cancelled",)), False),
+    ):
+        assert names(choose(place, wanted)) == ([("run", uncited)] if fits else []), wanted
+    with pytest.raises(InputError, match="no run is ever 'gone'"):
+        Wanted(states=("gone",))
+
+
+def read_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_weights_alone_go_and_the_result_stays_sealed(place: Workspace, uncited: str):
+    folder = place.run(uncited)
+    before = read_result(folder)
+    assert names(collect(place, Wanted(weights_only=True))) == [("weights", uncited)]
+    after = read_result(folder)
+    assert before is not None
+    assert after is not None
+    assert after["metrics"] == before["metrics"]
+    assert not (folder / "weights.pt").exists()
+    assert (folder / "metrics.parquet").exists()
+    assert diagnose(place) == Diagnosis((), ())
+    with pytest.raises(RunError, match="`knockout gc --weights` removed them"):
+        load_network(folder)
+    assert choose(place, Wanted(weights_only=True)) == []
+
+
+def test_corpora_that_no_run_needs_and_temporary_files_go(place: Workspace, uncited: str):
+    (corpus,) = (path for path in place.corpora.iterdir() if path.is_dir())
+    half = place.run(uncited) / ".result.json.abcd1234"
+    half.write_bytes(b"{")
+    assert ("temporary", f"runs/{uncited}/{half.name}") in names(collect(place))
+    assert not half.exists()
+    assert corpus.exists()
+    rows(place.ledger, "DELETE FROM asks")
+    rows(place.ledger, "DELETE FROM runs")
+    assert names(choose(place)) == [("corpus", f"corpora/{corpus.name}")]
+
+
+def test_a_collection_that_is_killed_in_the_middle_is_finished_by_the_next(place: Workspace, uncited: str):
+    gone = Owner(this_process().host, os.getpid(), "another start")
+    ledger = Ledger(place)
+    rows(place.ledger, "UPDATE runs SET state = 'leased', host = ?, pid = ?, process_started = ? WHERE identity = ?",
+         gone.host, gone.pid, gone.started, uncited)  # fmt: skip
+    (place.run(uncited) / "weights.pt").unlink()
+    ledger.reconcile()
+    ledger.close()
+    assert names(collect(place)) == [("run", uncited)]
+    assert uncited not in known(place) | shown_in_mlflow(place)
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_ages_and_sizes_are_read_as_they_are_written():
+    assert [seconds(text) for text in ("30d", "12h", "2 w", "90s")] == [30 * DAY, DAY / 2, 14 * DAY, 90.0]
+    assert [num_bytes(text) for text in ("1GB", "1.5 MB", "2GiB", "7b")] == [1e9, 1.5e6, 2 * 2**30, 7]
+    assert [shown_age(age) for age in (40 * DAY, 90.0)] == ["40 d", "2 min"]
+    assert [shown_bytes(count) for count in (7, 1_500, 2e9)] == ["7 B", "1.5 kB", "2.0 GB"]
+    with pytest.raises(InputError, match=r"'30' is not an age: .* as in 30d"):
+        seconds("30")

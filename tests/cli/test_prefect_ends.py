@@ -1,0 +1,158 @@
+"""What dead processes left in Prefect's database is set right by the ledger, once a server is there."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from knockout.ledger.process import Owner, this_process
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import open_workspace
+from knockout.services import borrowed
+
+ENDLESS = ("--set", "tokens=64000000")
+RECONCILE = """if True:
+    import sys
+    from pathlib import Path
+    from knockout.cli.flows import load_flow
+    from knockout.ledger.store import Ledger
+    from knockout.ledger.workspace import Workspace
+    from knockout.services import apply_quiet_environment
+    place = Workspace(Path(sys.argv[1]))
+    apply_quiet_environment(place.folder)
+    print(*sorted(load_flow("reconciling", server=sys.argv[2]).reconcile(Ledger(place))))"""
+LEFT_OPEN = """if True:
+    import json, os, sys
+    os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"
+    from prefect import flow, task
+    from prefect.client.orchestration import get_client
+    from prefect.states import Running
+    @flow(name="study")
+    def study(): pass
+    @task
+    def run(): pass
+    with get_client(sync_client=True) as client:
+        for name, tasks in json.loads(sys.argv[2]).items():
+            made = client.create_flow_run(study, name=name, state=Running())
+            for number, title in enumerate(tasks):
+                client.create_task_run(run, made.id, dynamic_key=str(number), name=title, state=Running())"""
+STATES = """if True:
+    import json, os, sys
+    os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"
+    from prefect.client.orchestration import get_client
+    with get_client(sync_client=True) as client:
+        told = {one.name: (one.state.name, one.state.message) for one in client.read_flow_runs()}
+        told |= {one.name: (one.state.name, one.state.message) for one in client.read_task_runs()}
+    print(json.dumps(told))"""
+
+
+def python(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def ask(identity: str, *, seed: int) -> dict:
+    return {
+        "identity": identity, "meaning": {"seed": seed}, "planned_steps": 10, "flops": 1.0, "variant": "baseline",
+        "size": "pico", "seed": seed, "role": "judged",
+    }  # fmt: skip
+
+
+def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    workspace = open_workspace(tmp_path / "home")
+    ledger, gone = Ledger(workspace), Owner(this_process().host, 2**22 + 1, "never")
+    for name in ("died", "finished", "cancelled", "timed-out", "failed", "working"):
+        owner = gone if name == "died" else this_process()
+        ledger.submit(name, study="small", plan="", owner=owner, runs=[ask("a", seed=0), ask("b", seed=1), ask("c", seed=2)])
+    with monkeypatch.context() as long_ago:
+        long_ago.setattr("knockout.ledger.store.time.time", lambda: 1e9)
+        for name, state in {
+            "finished": "done",
+            "cancelled": "cancelled",
+            "timed-out": "timed-out",
+            "failed": "failed",
+        }.items():
+            ledger.conclude(name, state=state, reason=None if state == "done" else f"{name}, as the ledger says", facts=None)
+    ledger.claim("a", owner=this_process())
+    ledger.finish("a", owner=this_process(), state="done", reason=None, step=10, seconds=1.0, metrics={})
+    ledger.claim("b", owner=gone)
+    ledger.reconcile()
+    open_ = {name: [] for name in ("finished", "cancelled", "timed-out", "failed", "working", "elsewhere")}
+    open_["died"] = [*(f"baseline · pico · s{seed}" for seed in range(3)), "corpus"]
+    with borrowed(workspace.folder, name="prefect") as url:
+        python(LEFT_OPEN, url, json.dumps(open_))
+        assert python(RECONCILE, str(workspace.folder), url) == "cancelled died failed finished timed-out"
+        told = json.loads(python(STATES, url))
+        assert python(RECONCILE, str(workspace.folder), url) == ""
+        assert json.loads(python(STATES, url)) == told
+    ledger.close()
+    assert told == {
+        "died": ["Crashed", f"{gone} died"],
+        "baseline · pico · s0": ["Completed", None],
+        "baseline · pico · s1": ["Crashed", f"{gone} died while it held the run"],
+        "baseline · pico · s2": ["Crashed", f"{gone} died"],
+        "corpus": ["Crashed", f"{gone} died"],
+        "finished": ["Completed", None],
+        "cancelled": ["Cancelled", "cancelled, as the ledger says"],
+        "timed-out": ["TimedOut", "timed-out, as the ledger says"],
+        "failed": ["Failed", "failed, as the ledger says"],
+        "working": ["Running", None],
+        "elsewhere": ["Running", None],
+    }
+
+
+def test_signals_and_limits_have_their_own_state_in_prefect(home, until):
+    process = home.start("run", "small", "--no-mlflow", *ENDLESS)
+    until(lambda: home.newest_step() or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    code, said = home.finish(process)
+    assert (code, "Traceback" in said) == (130, False), said
+    code, said = home.knockout("run", "small", "--no-mlflow", *ENDLESS, "--study-seconds", "25")
+    assert (code, "Traceback" in said) == (1, False), said
+    assert [ended for _, *ended in home.flow_runs()] == [
+        ["Cancelled", "stopped by the user"],
+        ["TimedOut", "the study's limit of 25 s"],
+    ], said
+    assert [(one.state, one.reason) for one in home.submissions()] == [
+        ("cancelled", "stopped by the user"),
+        ("timed-out", "the study's limit of 25 s"),
+    ]
+    assert {run.reason for run in home.runs()} <= {"stopped by the user", "the study's limit of 25 s", None}
+
+
+class Counting(BaseHTTPRequestHandler):
+    """A server with nothing open, that notes what is queried."""
+
+    asked: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, format: str, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_where_nothing_is_open_one_query_is_made(tmp_path):
+    workspace, Counting.asked = open_workspace(tmp_path / "home"), []
+    Ledger(workspace).close()
+    with HTTPServer(("127.0.0.1", 0), Counting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert python(RECONCILE, str(workspace.folder), f"http://127.0.0.1:{server.server_port}") == ""
+        server.shutdown()
+    assert Counting.asked == ["/api/flow_runs/filter"]
