@@ -127,7 +127,7 @@ def test_a_ledger_that_cannot_be_written_is_told(home):
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_the_run_and_loses_nothing(home):
-    code, said = home.run("small", code=LIMITED.format(limit=60_000))
+    code, said = home.run("small", code=LIMITED.format(limit=125_000))
     assert code in (1, 2), said
     assert "cannot be written" in said
     assert "Traceback" not in said
