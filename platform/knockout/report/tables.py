@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from knockout.judge.records import BASELINE, RESULTS, RunRecord, sizes_of, variants_of
-from knockout.report import figures
+from knockout.report import figures, words
 
 
 def cells(records: Sequence[RunRecord]) -> list[tuple[str, str, list[RunRecord]]]:
@@ -145,7 +145,7 @@ def flat(patch: Mapping[str, Any], *, prefix: str = "") -> list[str]:
         if isinstance(value, Mapping) and value:
             lines += flat(value, prefix=f"{path}.")
         else:
-            lines.append(f"{path}: {value}")
+            lines.append(f"{path}: {words.as_yaml(value)}")
     return lines
 
 

@@ -5,6 +5,7 @@ The invariant: what has no number reads as a dash, never as zero and never as na
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -95,3 +96,8 @@ def ratio(value: float | None) -> str:
 def grouped(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Rows by size, in order."""
     return {size: [row for row in rows if row["size"] == size] for size in dict.fromkeys(r["size"] for r in rows)}
+
+
+def as_yaml(value: object) -> str:
+    """A setting's value as it is written in a study: null, true, [1, 2]."""
+    return json.dumps(value) if isinstance(value, list | bool | None) else str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +14,7 @@ from knockout.account import count
 from knockout.declare.plan import Plan
 from knockout.ledger.identity import flatten
 from knockout.report.accounts import number
+from knockout.report.words import as_yaml
 from knockout.services import ServiceStatus
 from knockout.submission.duration import Duration
 from knockout.submission.preview import CellPreview, Preview
@@ -113,11 +113,7 @@ def submission_table(states: Sequence[SubmissionState]) -> Table:
 
 def changes(patch: Mapping[str, object]) -> str:
     """A patch in one line: `residual.kind: none, depth: 16`."""
-    return ", ".join(f"{path}: {_yaml(value)}" for path, value in flatten(dict(patch)).items())
-
-
-def _yaml(value: object) -> str:
-    return json.dumps(value) if isinstance(value, list | bool | None) else str(value)
+    return ", ".join(f"{path}: {as_yaml(value)}" for path, value in flatten(dict(patch)).items())
 
 
 def _about(time: Duration) -> str:
