@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Name, conflicts
-from knockout.declare.expected import Conflict, Ends, Expected, Gap, NonNegativeFloat, Place, inside, ordered
+from knockout.declare.base import Conflict, Name, conflicts
+from knockout.declare.expected import Ends, Expected, Gap, NonNegativeFloat, Place, inside, ordered
 from knockout.declare.metric import Loss, Metric
 
 

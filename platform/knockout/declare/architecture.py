@@ -14,13 +14,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, Depth, Positive, conflicts
+from knockout.declare.base import Conflict, Declaration, Depth, Positive, conflicts
 from knockout.declare.branches import branch_conflicts, first_dense_conflicts, training_conflicts
 from knockout.declare.heads import HeadLayout as HeadLayout
 from knockout.declare.heads import head_conflicts, position_conflicts, shared_position_conflicts
 from knockout.declare.heads import head_layout as head_layout
 from knockout.declare.heads import rotary_width as rotary_width
-from knockout.declare.layers import Conflict, LayerSlots, Placed, layer_conflicts, slots_of_layer
+from knockout.declare.layers import LayerSlots, Placed, layer_conflicts, slots_of_layer
 from knockout.declare.parts import (
     Attention,
     BlockKind,

@@ -30,10 +30,14 @@ Tokens = Annotated[int, Field(ge=1, le=10**15)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-def conflicts(model: str, found: list[tuple[str, object, str]]) -> None:
+Conflict = tuple[str, object, str]
+"""A dotted path, the value there, and what would be right."""
+
+
+def conflicts(model: str, found: list[Conflict]) -> None:
     """Refuse combinations of settings from inside a model validator, all of them at once.
 
-    `found` holds (dotted path, the value there, what would be right). Raises ValidationError when it is not empty.
+    Raises ValidationError when `found` is not empty.
     """
     if not found:
         return

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from knockout.declare.base import MOST
-from knockout.declare.layers import Conflict
+from knockout.declare.base import MOST, Conflict
 from knockout.declare.parts import (
     CellMixer,
     DeepnormResidual,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from knockout.declare.base import Declaration, Name, Positive, PositiveFloat, conflicts
+from knockout.declare.base import Conflict, Declaration, Name, Positive, PositiveFloat, conflicts
 from knockout.declare.claim import ClaimId
 from knockout.declare.properties import Property
 from knockout.declare.quantities import SHARES, Quantity, Unit, dimension, units_of
@@ -81,7 +81,7 @@ class _Counted(_Calculated):
         conflicts(type(self).__name__, [*self._conflicts()])
         return self
 
-    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+    def _conflicts(self) -> Iterator[Conflict]:
         bounded = self.low is not None or self.high is not None
         if (self.value is None) != bounded:
             yield "value", self.value, "give either `value` with its tolerance, or `low` and `high`, or one of these"
@@ -92,7 +92,7 @@ class _Counted(_Calculated):
             yield "unit", self.unit, f"{' + '.join(self.quantities)} is printed in {', '.join(self.units)}"
 
 
-def _mixed(path: str, quantities: Sequence[Quantity]) -> Iterator[tuple[str, object, str]]:
+def _mixed(path: str, quantities: Sequence[Quantity]) -> Iterator[Conflict]:
     found = list(dict.fromkeys(dimension(quantity) for quantity in quantities))
     if len(found) > 1:
         yield path, quantities[-1], f"{' and '.join(found)} cannot be added or taken from one another"
@@ -139,7 +139,7 @@ class Share(_Counted):
     def units(self) -> tuple[Unit, ...]:
         return SHARES
 
-    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+    def _conflicts(self) -> Iterator[Conflict]:
         yield from super()._conflicts()
         if self.of.unit not in (allowed := units_of(self.quantities[0])):
             yield "of.unit", self.of.unit, f"{' + '.join(self.quantities)} is printed in {', '.join(allowed)}"
@@ -153,7 +153,7 @@ class Difference(_Counted):
     less: Other
     """The number that is taken away."""
 
-    def _conflicts(self) -> Iterator[tuple[str, object, str]]:
+    def _conflicts(self) -> Iterator[Conflict]:
         yield from super()._conflicts()
         if self.less.quantity is not None:
             yield from _mixed("less.quantity", (*self.quantities[:1], self.less.quantity))
@@ -190,7 +190,7 @@ class Worked(_Calculated):
 
     @model_validator(mode="after")
     def _are_numbers_of_the_example(self) -> Worked:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if len({len(row) for row in self.value if isinstance(row, list)}) > 1:
             found.append(("value", self.value, "all rows of a matrix have as many numbers"))
         if self.token is not None and self.step == "keys_transposed":

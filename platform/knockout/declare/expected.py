@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
-from knockout.declare.base import Declaration, Name, conflicts
+from knockout.declare.base import Conflict, Declaration, Name, conflicts
 
 BASELINE: Name = "baseline"
 """The variant that a comparison is against when a claim names none."""
@@ -20,8 +20,6 @@ Ends = Annotated[list[float | None], Field(min_length=2, max_length=2)]
 """A lower and an upper end, each may be null: none on that side."""
 Place = tuple[str | int, ...]
 """Where in an expectation something is written."""
-Conflict = tuple[str, object, str]
-"""A dotted path, the value there, and what would be right."""
 
 
 class Expected(Declaration):

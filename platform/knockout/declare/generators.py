@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, NonNegative, conflicts
+from knockout.declare.base import Conflict, Declaration, NonNegative, conflicts
 
 MAX_TRANSITIONS = 2**24
 """Largest transition table of a Markov source, in probabilities (128 MiB)."""
@@ -101,7 +101,7 @@ class Composition(Declaration):
 
     @model_validator(mode="after")
     def _fits(self) -> Composition:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if self.links > self.symbols:
             found.append(("links", self.links, f"each link starts at another symbol: at most symbols = {self.symbols}"))
         if 2 * self.hops > self.links:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from knockout.declare.layers import Conflict
+from knockout.declare.base import Conflict
 from knockout.declare.parts import (
     AlibiPosition,
     CellMixer,

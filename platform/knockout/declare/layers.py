@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from knockout.declare.base import Declaration
+from knockout.declare.base import Conflict, Declaration
 from knockout.declare.parts import Attention, BlockKind, FeedForward, Norm, Residual
 
 LAYER_KEY = re.compile(r"(\d+)(?:-(\d+))?")
 """A layer counted from 0, or the first and the last of a run of them: "3", "0-2"."""
-
-Conflict = tuple[str, object, str]
 
 
 class LayerSlots(Declaration):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, NonNegative, Positive, PositiveFloat, Tokens, conflicts
+from knockout.declare.base import Conflict, Declaration, NonNegative, Positive, PositiveFloat, Tokens, conflicts
 
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -100,7 +100,7 @@ class Recipe(Declaration):
 
     @model_validator(mode="after")
     def _stands_together(self) -> Recipe:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if self.batch % self.accumulate:
             found.append(("accumulate", self.accumulate, f"must divide batch = {self.batch}"))
         conflicts("Recipe", found)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from knockout.declare.base import Declaration, Name, Positive, Seed, conflicts
+from knockout.declare.base import Conflict, Declaration, Name, Positive, Seed, conflicts
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 from knockout.declare.limits import Limits
 from knockout.declare.match import Match
@@ -130,7 +130,7 @@ class Study(Declaration):
 
     @model_validator(mode="after")
     def _stands_together(self) -> Study:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if (self.size is None) == (self.sizes is None):
             found.append(("size", self.size, "give either `size` or `sizes`"))
         if BASELINE in self.variants:
@@ -144,7 +144,7 @@ class Study(Declaration):
         conflicts("Study", [*found, *self._match_conflicts(), *self._seed_conflicts()])
         return self
 
-    def _match_conflicts(self) -> Iterator[tuple[str, object, str]]:
+    def _match_conflicts(self) -> Iterator[Conflict]:
         taken: dict[str | None, int] = {}
         for index, rule in enumerate(self.matches):
             for name in rule.variants if rule.variants is not None else [None]:
@@ -158,7 +158,7 @@ class Study(Declaration):
             rule = "would change what `match` holds equal: search settings of the recipe, or match nothing"
             yield from ((f"tune.{path}", path, rule) for path in dict.fromkeys(moved))
 
-    def _seed_conflicts(self) -> Iterator[tuple[str, object, str]]:
+    def _seed_conflicts(self) -> Iterator[Conflict]:
         looks = self.looks
         if reserved := [seed for seed in self.seed_list if seed >= TRIAL_SEED]:
             yield "seeds", reserved[0], f"must be under {TRIAL_SEED:,}: seeds from there on are for trials and controls"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from knockout.declare.base import Declaration, Positive, conflicts
+from knockout.declare.base import Conflict, Declaration, Positive, conflicts
 
 STEPS = ("tokens", "batch", "context", "evaluations")
 """Settings on which depends at which steps a run is evaluated."""
@@ -30,7 +30,7 @@ class Range(Declaration):
 
     @model_validator(mode="after")
     def _stands_together(self) -> Range:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if self.low >= self.high:
             found.append(("high", self.high, f"must be over low = {self.low}"))
         if self.log and self.low <= 0.0:
@@ -141,7 +141,7 @@ class Tune(Declaration):
 
     @model_validator(mode="after")
     def _stands_together(self) -> Tune:
-        found: list[tuple[str, object, str]] = []
+        found: list[Conflict] = []
         if not self.ranges:
             found.append(
                 ("trials", self.trials, "there is nothing to tune: give a range, as learning_rate: {low: 1e-4, high: 1e-2}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from knockout.declare.claim import Competence
 from knockout.judge.learning import Curve, tokens_needed
-from knockout.judge.records import BASELINE, RunRecord, final_value, of_cell
+from knockout.judge.records import BASELINE, RunRecord, final_value, fitting, of_cell
 from knockout.judge.sentences import count, number
 from knockout.judge.verdict import SizeCompetence
 
@@ -31,7 +31,7 @@ def competence_at(
     diverged.
     """
     cell = of_cell(records, variant=BASELINE, size=size).values()
-    metric = "val_loss" if all(run.causal for run in cell) else "generation_loss"
+    metric = fitting("val_loss", runs=cell)
     values = [value for run in cell if (value := final_value(run, metric=metric)) is not None]
     finished = [value for value in values if math.isfinite(value)]
     loss = sum(finished) / len(finished) if finished else None

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from knockout.judge.noise import CHEATED
-from knockout.judge.records import BASELINE, RESULTS, RunRecord, final_value, of_cell
+from knockout.judge.records import BASELINE, RESULTS, RunRecord, final_value, fitting, of_cell
 from knockout.judge.sentences import amount, count, number
 from knockout.judge.statistics.ranks import RankTest
 from knockout.judge.statistics.student import paired_t
@@ -49,7 +48,7 @@ def aa_control(
     Runs are paired in the order of their seeds, so every pair differs in its seed as no pair of a verdict does: the spread
     is that of unpaired runs. Where nothing is wrong it fails in a share alpha of studies.
     """
-    metric = _fitting(metric, [run for run in judged if run.variant == BASELINE and run.size == size])
+    metric = fitting(metric, runs=[run for run in judged if run.variant == BASELINE and run.size == size])
     first = [v for run in of_cell(judged, variant=BASELINE, size=size).values() if (v := _value(run, metric)) is not None]
     second = [v for run in again if run.size == size and (v := _value(run, metric)) is not None]
     pairs = list(zip(first, second, strict=False))
@@ -74,7 +73,7 @@ def aa_control(
 
 def shuffled_control(size: str, *, runs: Sequence[RunRecord], floors: Mapping[str, float]) -> ControlResult:
     """The baseline on shuffled tokens: a loss under the unigram cross-entropy of the same tokens cannot be."""
-    metric = _fitting("val_loss", [run for run in runs if run.size == size])
+    metric = fitting("val_loss", runs=[run for run in runs if run.size == size])
     losses = [v for run in runs if run.size == size and (v := _value(run, metric)) is not None]
     floor = floors.get("unigram")
     if not losses or floor is None or not math.isfinite(losses[0]):
@@ -94,11 +93,6 @@ def _value(run: RunRecord, metric: str) -> float | None:
     if run.state not in RESULTS:
         return None
     return final_value(run, metric=metric)
-
-
-def _fitting(metric: str, runs: Sequence[RunRecord]) -> str:
-    """The metric, or generation_loss where a model that sees the future could read it off its input."""
-    return "generation_loss" if metric in CHEATED and any(not run.causal for run in runs) else metric
 
 
 def _against(effect: float) -> str:

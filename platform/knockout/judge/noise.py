@@ -14,9 +14,7 @@ import numpy as np
 
 from knockout.declare.claim import Claim
 from knockout.declare.expectation import Compared, Equivalent, Interaction, Knee, Order, Ratio, Threshold, Trend
-from knockout.judge.records import RunRecord, final_value, of_cell, variants_of
-
-CHEATED = ("val_loss", "bits_per_byte")
+from knockout.judge.records import RunRecord, final_value, fitting, of_cell, variants_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def compared_in(claims: Iterable[Claim], *, metric: str) -> Iterator[tuple[str, 
 
 def _cell(variant: str, size: str, records: Sequence[RunRecord], metric: str) -> CellNoise | None:
     runs = of_cell(records, variant=variant, size=size).values()
-    if metric in CHEATED and any(not run.causal for run in runs):
+    if fitting(metric, runs=runs) != metric:
         return None
     values = list(_values(variant, size, records, metric).values())
     return CellNoise(variant, float(np.std(values, ddof=1)), len(values)) if len(values) > 1 else None
@@ -104,8 +102,7 @@ def _cell(variant: str, size: str, records: Sequence[RunRecord], metric: str) ->
 def _pair(asked: tuple[str, str, str], size: str, records: Sequence[RunRecord]) -> PairNoise | None:
     variant, than, metric = asked
     cells = [of_cell(records, variant=name, size=size).values() for name in (variant, than)]
-    if metric in CHEATED and any(not run.causal for cell in cells for run in cell):
-        metric = "generation_loss"
+    metric = fitting(metric, runs=itertools.chain(*cells))
     first, second = (_values(name, size, records, metric) for name in (variant, than))
     both = [(first[seed], second[seed]) for seed in first if seed in second]
     if len(both) < 2:

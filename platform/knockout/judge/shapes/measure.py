@@ -25,7 +25,7 @@ from knockout.declare.expectation import (
     Trend,
 )
 from knockout.judge import sentences
-from knockout.judge.records import BASELINE, RunRecord, of_cell
+from knockout.judge.records import BASELINE, CHEATED, RunRecord, of_cell
 from knockout.judge.shapes.contrast import difference, slope
 from knockout.judge.shapes.located import find_knee, find_threshold
 from knockout.judge.shapes.measured import Case, Measured
@@ -36,8 +36,6 @@ from knockout.judge.shapes.share import measure_share
 from knockout.judge.shapes.single import compare, follow, interact
 from knockout.judge.verdict import Verdict, blank, not_run
 
-CHEATED = ("val_loss", "bits_per_byte")
-"""Metrics that a model which sees the future reads off its input."""
 SIZES = " … "
 """Between the smallest and the largest size of a trend."""
 
