@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/knockout run ablations/causal-mask.yaml
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(TESTED)
 	$(BIN)/ruff check .
