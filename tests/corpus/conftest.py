@@ -7,9 +7,12 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from knockout.corpus.encoders import open_encoder
 from knockout.corpus.prepare import Prepared, prepare
+from knockout.corpus.reading import open_split
 from knockout.declare.corpus import Corpus
 
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
@@ -37,3 +40,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """Two packages of the standard library, prepared with a vocabulary of 512."""
     folder = tmp_path_factory.mktemp("corpora")
     return prepare(declared(), vocabulary=512, folder=folder, base=folder)
+
+
+def documents_of(prepared: Prepared, split: str) -> list[str]:
+    """The documents that stand in a split, in order."""
+    opened = open_split(prepared.folder, split=split)
+    tokens = opened.gather(np.array([0]), length=opened.num_tokens)[0]
+    encoder = open_encoder(prepared.folder, manifest=prepared.manifest)
+    ends = np.flatnonzero(tokens == prepared.manifest.end_of_text)
+    return [encoder.decode(part).decode() for part in np.split(tokens, ends + 1)[:-1]]
+
+
+@pytest.fixture(scope="session")
+def read_back() -> Callable[[Prepared, str], list[str]]:
+    return documents_of

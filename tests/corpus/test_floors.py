@@ -38,7 +38,7 @@ def test_floors_equal_the_formula_in_tables_and_in_sorted_pairs(monkeypatch, den
     random = np.random.default_rng(1)
     train = random.zipf(1.5, 3000).clip(max=29).astype(np.uint16)
     exam = random.zipf(1.3, (3, 40)).clip(max=31).astype(np.uint16)
-    found = counting_floors(train, exam_SL=exam, vocabulary=32)
+    found = counting_floors(np.split(train, [1, 1000, 1001, 2500]), exam_SL=exam, vocabulary=32)
     unigram, bigram = direct(train.tolist(), exam.tolist(), 32)
     assert found.unigram == pytest.approx(unigram, rel=1e-12)
     assert found.bigram == pytest.approx(bigram, rel=1e-12)
@@ -46,21 +46,21 @@ def test_floors_equal_the_formula_in_tables_and_in_sorted_pairs(monkeypatch, den
 
 def test_a_vocabulary_as_large_as_gpt2s_is_counted_without_a_table():
     train = np.array([50_256, 0, 50_255] * 4, np.uint16)
-    found = counting_floors(train, exam_SL=np.array([[50_256, 0]], np.uint16), vocabulary=50_257)
+    found = counting_floors([train], exam_SL=np.array([[50_256, 0]], np.uint16), vocabulary=50_257)
     lower = (4 + 3 / 50_257) / (12 + 3)
     assert found.unigram == pytest.approx(-math.log(lower))
     assert found.bigram == pytest.approx(-math.log((4 + lower) / (4 + 1)))
 
 
 def test_one_training_token_leaves_the_bigram_at_the_unigram():
-    found = counting_floors(np.array([1], np.uint16), exam_SL=np.array([[0, 2]], np.uint16), vocabulary=4)
+    found = counting_floors([np.array([1], np.uint16)], exam_SL=np.array([[0, 2]], np.uint16), vocabulary=4)
     assert found.unigram == found.bigram == pytest.approx(-math.log(0.25 / 2))
 
 
 def test_a_prepared_corpus_holds_the_floors_of_its_own_tokens(small):
     train, validation = (open_split(small.folder, split=split) for split in ("train", "validation"))
     exam = validation.gather(np.array(small.manifest.evaluation.starts), length=513)
-    found = counting_floors(train.shards[0], exam_SL=exam, vocabulary=512)
+    found = counting_floors(train.shards, exam_SL=exam, vocabulary=512)
     assert (found.unigram, found.bigram) == (small.manifest.floors.unigram, small.manifest.floors.bigram)
     assert found.bigram < found.unigram < math.log(512)
     assert small.manifest.floors.entropy_rate is None

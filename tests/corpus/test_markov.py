@@ -10,7 +10,7 @@ import pytest
 from knockout.corpus.markov import MarkovChain, stationary
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
-from knockout.declare.corpus import Markov
+from knockout.declare.generators import Markov
 from knockout.errors import CorpusError
 
 

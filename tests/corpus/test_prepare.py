@@ -152,7 +152,13 @@ def test_the_manifest_on_disk_is_the_one_returned_and_every_file_is_read_only(sm
 
 def test_progress_runs_through_the_stages_and_each_ends_at_one(declare, tmp_path):
     seen: dict[str, float] = {}
-    prepare(declare(), vocabulary=300, folder=tmp_path, base=tmp_path, progress=seen.__setitem__)
+    sizes: dict[str, int] = {}
+
+    def progress(stage: str, fraction: float, num_bytes: int) -> None:
+        seen[stage], sizes[stage] = fraction, num_bytes
+
+    splits = prepare(declare(), vocabulary=300, folder=tmp_path, base=tmp_path, progress=progress).manifest.splits
+    assert (sizes["encoding train"], sizes["encoding validation"]) == (splits.train.raw_bytes, splits.validation.raw_bytes)
     assert list(seen) == ["reading", "tokenizer", "encoding validation", "encoding train", "floors"]
     assert set(seen.values()) == {1.0}
 

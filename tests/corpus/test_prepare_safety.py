@@ -25,7 +25,7 @@ from knockout.declare.corpus import Corpus
 folder, mode, stage = sys.argv[2:]
 seen = set()
 
-def progress(name, fraction):
+def progress(name, fraction, num_bytes):
     if name not in seen:
         seen.add(name)
         print(name, flush=True)
@@ -56,11 +56,11 @@ def test_a_killed_preparation_is_never_read_and_the_next_gives_the_same_digest(d
     assert [path for path in (tmp_path / "killed").iterdir() if path.is_dir()] == [again.folder]
 
 
-def test_what_a_kill_left_of_another_corpus_is_removed_too(declare, tmp_path):
+def test_what_a_kill_left_of_another_corpus_is_left_to_be_gone_on_with(declare, tmp_path):
     abandoned = tmp_path / ".other-300-0123456789abcdef.partial"
     abandoned.mkdir()
     prepared = prepare(declare(), vocabulary=300, folder=tmp_path, base=tmp_path)
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [prepared.folder]
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == {prepared.folder, abandoned}
 
 
 def test_two_processes_that_prepare_the_same_corpus_share_the_work(declare, tmp_path):
@@ -126,6 +126,22 @@ def test_a_damaged_shard_is_refused_by_name_and_built_again(declare, small, tmp_
     rebuilt = prepare(declare(), vocabulary=512, folder=tmp_path, base=tmp_path)
     assert (rebuilt.folder, rebuilt.reused, rebuilt.manifest) == (folder, False, small.manifest)
     assert open_split(folder, split="train").num_tokens == small.manifest.splits.train.tokens
+
+
+def test_a_shard_cut_short_at_any_place_is_refused(small, tmp_path):
+    folder = tmp_path / small.folder.name
+    shutil.copytree(small.folder, folder)
+    path = folder / "validation-00000.arrow"
+    content = path.read_bytes()
+    path.chmod(0o644)
+    edges = [at for at in range(len(content)) if content[at : at + 4] == b"\xff\xff\xff\xff"]  # where Arrow's messages begin
+    assert len(edges) >= 2
+    for cut in sorted({0, 1, 8, *edges, *range(0, len(content), 4001), len(content) - 10, len(content) - 1}):
+        path.write_bytes(content[:cut])
+        with pytest.raises(CorpusError, match=rf"validation-00000\.arrow: damaged: its {cut:,} bytes"):
+            open_split(folder, split="validation")
+    path.write_bytes(content)
+    assert open_split(folder, split="validation").num_tokens == small.manifest.splits.validation.tokens
 
 
 def test_a_shard_with_the_wrong_number_of_tokens_is_refused(small, tmp_path):

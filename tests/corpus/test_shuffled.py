@@ -52,7 +52,7 @@ def test_the_shuffled_split_is_always_the_same_wherever_shards_end(small):
 def test_neighbours_in_the_shuffled_split_say_nothing_of_each_other(small):
     mixed = whole(shuffled(open_split(small.folder, split="train")))
     half = len(mixed) // 2
-    floors = counting_floors(mixed[:half].astype(np.uint16), exam_SL=mixed[None, half:], vocabulary=512)
+    floors = counting_floors([mixed[:half].astype(np.uint16)], exam_SL=mixed[None, half:], vocabulary=512)
     plain = small.manifest.floors
     assert plain.bigram < plain.unigram - 0.5
     assert floors.bigram > floors.unigram - 0.01

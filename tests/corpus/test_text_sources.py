@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knockout.corpus.sources import find_files, read_documents
+from knockout.corpus.chunks import CHUNK_BYTES, chunks_of, read_chunk
+from knockout.corpus.files.addresses import find_files
+from knockout.corpus.files.outcomes import Skipped
 from knockout.corpus.text import pieces
-from knockout.declare.corpus import Files, PythonSource
+from knockout.declare.text_sources import Files, PythonSource
 from knockout.errors import CorpusError
 
 
@@ -19,8 +21,11 @@ def files(*paths: str, **settings: object) -> Files:
     return Files(paths=paths, **settings)
 
 
-def read(source: Files, base: Path) -> list[bytes | None]:
-    return list(read_documents(source, base=base, progress=lambda fraction: None))
+def read(source: Files | PythonSource, base: Path, *, chunk_bytes: int = CHUNK_BYTES) -> list[bytes | str]:
+    """Documents in order, and the reasons of those that were skipped."""
+    chunks = chunks_of(source, base=base, chunk_bytes=chunk_bytes)
+    found = [document for chunk in chunks for document in read_chunk(source, chunk, base=base)]
+    return [document.reason if isinstance(document, Skipped) else document for document in found]
 
 
 def refusal(source: Files, base: Path) -> str:
@@ -49,7 +54,7 @@ def test_files_come_in_the_order_of_their_paths_bytes_and_each_once(tmp_path):
 def test_a_folder_gives_the_files_of_its_format_and_no_hidden_ones(tmp_path):
     for name in ("a.jsonl", "b.txt", ".c.jsonl"):
         write_jsonl(tmp_path / name, {"text": name})
-    assert [path.name for path in find_files(files(".", format="jsonl"), base=tmp_path)] == ["a.jsonl"]
+    assert [Path(path).name for path in find_files(files(".", format="jsonl"), base=tmp_path)] == ["a.jsonl"]
 
 
 def test_every_pattern_that_matches_nothing_is_named(tmp_path):
@@ -64,12 +69,12 @@ def test_bytes_that_are_not_utf8_are_refused_with_file_line_and_offset(tmp_path)
     message = refusal(files("a.txt"), tmp_path)
     assert f"{tmp_path / 'a.txt'}: line 2, byte 9: not UTF-8" in message
     assert "undecodable: skip" in message
-    assert read(files("a.txt", undecodable="skip"), tmp_path) == [None]
+    assert read(files("a.txt", undecodable="skip"), tmp_path) == ["undecodable"]
 
 
 def test_a_separator_cuts_a_text_into_documents(tmp_path):
     (tmp_path / "a.txt").write_text("one<|endoftext|>two<|endoftext|>")
-    assert read(files("a.txt", separator="<|endoftext|>"), tmp_path) == [b"one", b"two", b""]
+    assert read(files("a.txt", separator="<|endoftext|>"), tmp_path) == [b"one", b"two", "empty"]
 
 
 def test_json_lines_are_cut_at_line_feeds_only(tmp_path):
@@ -81,10 +86,10 @@ def test_json_lines_are_cut_at_line_feeds_only(tmp_path):
     ("line", "reason"),
     [
         ('{"text": ', "line 2: not a JSON record"),
-        ("[1]", "line 2: a record must be an object with a 'text', found list"),
+        ("[1]", "line 2: a record must be an object, found a list"),
         ('{"body": "x", "id": 1}', "line 2: no column 'text'; there are 'body', 'id'"),
-        ('{"text": 5}', "line 2: column 'text' must be text, found int"),
-        ('{"text": "\\ud800"}', "line 2, character 0: not Unicode text"),
+        ('{"text": 5}', "line 2: column 'text' must be text, found a number"),
+        ('{"text": "\\ud800"}', "line 2: character 0 of 'text' is a lone surrogate"),
     ],
 )
 def test_a_bad_record_is_refused_with_file_and_line(tmp_path, line, reason):
@@ -95,7 +100,7 @@ def test_a_bad_record_is_refused_with_file_and_line(tmp_path, line, reason):
 
 def test_parquet_gives_its_column_and_nulls_count_as_empty(tmp_path):
     pq.write_table(pa.table({"body": ["one\r\n", None, "日本語"]}), tmp_path / "a.parquet")
-    assert read(files(".", format="parquet", column="body"), tmp_path) == [b"one\n", b"", "日本語".encode()]
+    assert read(files(".", format="parquet", column="body"), tmp_path) == [b"one\n", "empty", "日本語".encode()]
 
 
 def test_a_missing_or_numeric_parquet_column_is_refused_with_the_columns_there_are(tmp_path):
@@ -116,8 +121,7 @@ def test_python_source_is_the_running_library_without_installed_packages(tmp_pat
         (library / name).write_text(name)
     (library / "test/bad.py").write_bytes(b"# \xff")
     monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(library)})
-    documents = list(read_documents(PythonSource(), base=tmp_path, progress=lambda fraction: None))
-    assert documents == [b"os.py", None, b"test/test_os.py"]
+    assert read(PythonSource(), tmp_path) == [b"os.py", "undecodable", b"test/test_os.py"]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(4, 20))

@@ -1,6 +1,7 @@
 """Text to documents, to tokens, to shards, to batches.
 
     prepare     text -> a folder of shards with a manifest        (numpy, pyarrow, tokenizers)
+    files/      files here and in stores -> documents             (pyarrow; Polars and fsspec where they are needed)
     manifest    what a prepared corpus is                         (pydantic)
     reading     a split of it, mapped into memory                 (numpy, pyarrow)
     batches     the batch at a step, and the exam                 (numpy)

@@ -1,8 +1,8 @@
 """A folder that is either there and whole, or not there.
 
 The invariant: what is being built lies beside its target under another name, is renamed when all of it is
-on the disk, and is built by one process at a time. What a killed process left is removed by the next one
-and never read.
+on the disk, and is built under one lock at a time. What a killed process left is never read as the target;
+the next one goes on from it, since each file in it is whole or has a temporary name.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import errno
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from knockout.errors import WorkspaceError
+from knockout.errors import CorpusError, WorkspaceError
 
 PARTIAL = ".partial"
 LOCK = ".lock"
+WORK = "work"
+"""Folder inside one that is being built, for what is not part of the target."""
+TEMPORARY = ".writing"
 
 
 @contextmanager
@@ -42,31 +47,50 @@ def exclusive(target: Path, *, on_wait: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def building(target: Path) -> Iterator[Path]:
-    """An empty folder to fill, which becomes `target` when the block ends well. Needs the target's lock.
+    """A folder to fill, which becomes `target` when the block ends well, without its WORK. Needs the target's lock.
+
+    It holds what an interrupted block left. What wrong text or a full disk left is removed.
 
     Raises:
         WorkspaceError: the disk is full or cannot be written.
     """
     partial = _beside(target, PARTIAL)
     try:
-        _remove_abandoned(target.parent)
-        _remove(partial)
-        partial.mkdir()
+        (partial / WORK).mkdir(parents=True, exist_ok=True)
+        for cut_off in partial.rglob(f".*{TEMPORARY}"):
+            cut_off.unlink(missing_ok=True)
         yield partial
+        _remove(partial / WORK)
+        _sync_files(partial)
         _replace(partial, target)
     except OSError as error:
-        raise _unwritable(target.parent, error) from None
-    finally:
         _remove(partial)
+        raise _unwritable(target.parent, error) from None
+    except CorpusError:
+        _remove(partial)
+        raise
 
 
-def write_durably(path: Path, *, text: str) -> None:
-    """Write a text file, flush it to the disk, and make it read-only."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(0o444)
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes `path` when the block ends well: read-only, and under another name until then.
+
+    It is on the disk for good when what is being built is; a kill does not harm it before.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.chmod(0o444)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, *, text: str) -> None:
+    """Write a text file whole or not at all, and make it read-only."""
+    with writing(path) as file:
+        file.write(text.encode())
 
 
 def _replace(partial: Path, target: Path) -> None:
@@ -91,11 +115,6 @@ def abandoned(folder: Path) -> Iterator[Path]:
                 yield partial
 
 
-def _remove_abandoned(folder: Path) -> None:
-    for partial in abandoned(folder):
-        _remove(partial)
-
-
 def _remove(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
@@ -113,8 +132,13 @@ def _beside(target: Path, suffix: str) -> Path:
     return target.with_name(f".{target.name}{suffix}")
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus import composition, recall, word_problem
+from knockout.corpus import composition, copying, dyck, grammar, recall, word_problem
 from knockout.corpus.markov import MarkovChain
-from knockout.declare.generators import Composition, Generator, Markov, Recall, WordProblem
+from knockout.declare.generators import Composition, Copy, Dyck, Generator, Markov, Recall, WordProblem
+from knockout.declare.grammar import Grammar
 
 
 def generate(source: Generator) -> Iterator[np.ndarray]:
@@ -25,6 +26,12 @@ def generate(source: Generator) -> Iterator[np.ndarray]:
             return composition.documents(source)
         case WordProblem():
             return word_problem.documents(source)
+        case Copy():
+            return copying.documents(source)
+        case Dyck():
+            return dyck.documents(source)
+        case Grammar():
+            return grammar.documents(source)
 
 
 def entropy_rate(source: Generator) -> float:
@@ -41,3 +48,9 @@ def entropy_rate(source: Generator) -> float:
             return composition.nats(source) / (composition.length(source) + 1)
         case WordProblem():
             return word_problem.nats(source) / (word_problem.mean_length(source) + 1)
+        case Copy():
+            return copying.nats(source) / (copying.mean_length(source) + 1)
+        case Dyck():
+            return dyck.nats(source) / (dyck.mean_length(source) + 1)
+        case Grammar():
+            return grammar.nats(source) / (grammar.mean_length(source) + 1)

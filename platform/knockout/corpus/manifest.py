@@ -7,7 +7,6 @@ times, machines or on the versions of the libraries that wrote the files.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 
 from knockout.declare.base import Declaration
 from knockout.declare.corpus import Corpus
+from knockout.declare.plain import canonical
 from knockout.errors import CorpusError
 
 FORMAT = 1
@@ -52,8 +52,14 @@ class Counts(Declaration):
     """Without any text: skipped."""
     undecodable: int
     """Not UTF-8: skipped, where the declaration allows it."""
+    malformed: int = 0
+    """Lines of JSON that are no record with a text: skipped, where the declaration allows it."""
+    filtered: int = 0
+    """Rows that do not meet the declaration's condition."""
     duplicates: int
     """Exact copies of another document: kept, on the same side as the first."""
+    near_duplicates: int = 0
+    """Near copies of another document: left out, where the declaration asks for it."""
 
 
 class TokenizerFile(Declaration):
@@ -135,11 +141,6 @@ def content_digest(manifest: Manifest) -> str:
         "evaluation": manifest.evaluation.model_dump(mode="json"),
     }
     return hashlib.sha256(canonical(kept).encode()).hexdigest()
-
-
-def canonical(plain: object) -> str:
-    """The one JSON text of plain data."""
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def read_manifest(folder: Path) -> Manifest:

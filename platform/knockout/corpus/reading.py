@@ -40,10 +40,18 @@ class Split:
         Raises:
             CorpusError: a row would reach outside the split.
         """
-        rows_BL = np.empty((len(starts_B), length), np.int64)
-        for row_L, start in zip(rows_BL, starts_B.tolist(), strict=True):
-            self.check(start, start + length)
-            self._copy(row_L, start)
+        starts = starts_B.tolist()
+        if starts:
+            self.check(min(starts), max(starts) + length)
+        rows_BL = np.empty((len(starts), length), np.int64)
+        for row, start in enumerate(starts):
+            shard = bisect_right(self.firsts, start) - 1
+            first = start - self.firsts[shard]
+            part = self.shards[shard][first : first + length]
+            if len(part) == length:
+                rows_BL[row] = part
+            else:
+                self._copy(rows_BL[row], start)
         return rows_BL
 
     def check(self, start: int, end: int) -> None:

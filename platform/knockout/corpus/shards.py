@@ -6,12 +6,12 @@ The invariant: no token is handed out before the shard's SHA-256 was found equal
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from knockout.corpus.building import writing
 from knockout.corpus.manifest import ShardEntry
 from knockout.errors import CorpusError
 
@@ -28,14 +28,10 @@ def token_dtype(vocabulary: int) -> np.dtype:
 
 
 def write_shard(path: Path, *, tokens_N: np.ndarray) -> ShardEntry:
-    """Write tokens as one record batch, flush them to the disk, and make the file read-only."""
+    """Write tokens as one record batch in a read-only file."""
     batch = pa.record_batch([pa.array(tokens_N)], names=[COLUMN])
-    with path.open("wb") as file:
-        with pa.ipc.new_file(file, batch.schema) as writer:
-            writer.write_batch(batch)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(0o444)
+    with writing(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
     return ShardEntry(file=path.name, tokens=len(tokens_N), sha256=file_sha256(path))
 
 

@@ -11,43 +11,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Declaration, Name, Positive, conflicts
-from knockout.declare.generators import Composition, Generator, Markov, Recall, WordProblem
+from knockout.declare.generators import Generator
+from knockout.declare.text_sources import Files, HuggingFace, Mixture, PythonSource
 
-Undecodable = Literal["error", "skip"]
-
-
-class PythonSource(Declaration):
-    """The running interpreter's standard library, test folders included: one document a file.
-
-    Files that are not UTF-8 (a few of the library's own tests) are skipped and counted.
-    """
-
-    kind: Literal["python_source"] = "python_source"
-
-
-class Files(Declaration):
-    """Text files, JSON lines or Parquet."""
-
-    kind: Literal["files"] = "files"
-    paths: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Files, folders or globs (`**` descends), relative to the declaration's folder."""
-    format: Literal["text", "jsonl", "parquet"] = "text"
-    """What the files hold."""
-    column: str = "text"
-    """JSON lines and Parquet: the field that holds a document's text."""
-    separator: Annotated[str, Field(min_length=1)] | None = None
-    """Text: a file is cut into documents at each occurrence; none makes each file one document."""
-    undecodable: Undecodable = "error"
-    """A document that is not UTF-8: an error, or skipped and counted."""
-
-    @model_validator(mode="after")
-    def _separator_is_for_text(self) -> Files:
-        if self.separator is not None and self.format != "text":
-            conflicts("Files", [("separator", self.separator, f"only text has one; format is {self.format}")])
-        return self
-
-
-Source = Annotated[PythonSource | Files | Markov | Recall | Composition | WordProblem, Field(discriminator="kind")]
+Source = Annotated[PythonSource | Files | HuggingFace | Mixture | Generator, Field(discriminator="kind")]
 
 
 class Bpe(Declaration):
@@ -71,6 +38,27 @@ class Identity(Declaration):
 
 
 Tokenizer = Annotated[Bpe | Bytes | Identity, Field(discriminator="kind")]
+
+
+class KeepAll(Declaration):
+    """Near copies of documents are kept."""
+
+    kind: Literal["none"] = "none"
+
+
+class MinHash(Declaration):
+    """Of documents that share most of their shingles one is kept; found by MinHash, in about the time of encoding."""
+
+    kind: Literal["minhash"] = "minhash"
+    threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.8
+    """Least share of common shingles (Jaccard similarity) of documents that count as copies, 0.5 … 1."""
+    words: Annotated[int, Field(ge=1, le=100)] = 5
+    """Length of a shingle in words."""
+    permutations: Annotated[int, Field(ge=16, le=1024)] = 128
+    """Numbers in a signature: the share's standard error is at most 1 / (2 √permutations)."""
+
+
+NearDuplicates = Annotated[KeepAll | MinHash, Field(discriminator="kind")]
 
 
 class Evaluation(Declaration):
@@ -100,6 +88,8 @@ class Corpus(Declaration):
     """How documents become tokens."""
     validation: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
     """Share of documents kept from training, chosen by the hash of their content."""
+    near_duplicates: NearDuplicates = KeepAll()
+    """What becomes of documents that are nearly copies of others."""
     evaluation: Evaluation = Evaluation()
     """The exam."""
 
@@ -111,4 +101,7 @@ class Corpus(Declaration):
             if not generated:
                 rule = "identity is for generators; text takes bpe or bytes"
             conflicts("Corpus", [("tokenizer.kind", self.tokenizer.kind, rule)])
+        if generated and isinstance(self.near_duplicates, MinHash):
+            rule = "only text has words to compare; the source is a generator"
+            conflicts("Corpus", [("near_duplicates.kind", self.near_duplicates.kind, rule)])
         return self

@@ -5,16 +5,16 @@ The invariant: every combination that loads can be drawn.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from knockout.declare.base import Conflict, Declaration, NonNegative, conflicts
+from knockout.declare.grammar import MAX_MEAN_LENGTH, Documents, Grammar
 
 MAX_TRANSITIONS = 2**24
 """Largest transition table of a Markov source, in probabilities (128 MiB)."""
-
-Documents = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class Markov(Declaration):
@@ -137,5 +137,113 @@ class WordProblem(Declaration):
         return self.swaps + self.points + 1
 
 
-Generator = Markov | Recall | Composition | WordProblem
+class FixedLength(Declaration):
+    """Every string is equally long."""
+
+    kind: Literal["fixed"] = "fixed"
+    symbols: Annotated[int, Field(ge=1, le=65_536)]
+    """Length of a string, in symbols."""
+
+    @property
+    def mean(self) -> float:
+        """Mean length, in symbols."""
+        return float(self.symbols)
+
+
+class UniformLength(Declaration):
+    """Each length from the least to the most is equally likely."""
+
+    kind: Literal["uniform"] = "uniform"
+    least: Annotated[int, Field(ge=1, le=65_536)]
+    """Shortest string, in symbols."""
+    most: Annotated[int, Field(ge=1, le=65_536)]
+    """Longest string, in symbols; at least `least`."""
+
+    @property
+    def mean(self) -> float:
+        """Mean length, in symbols."""
+        return (self.least + self.most) / 2
+
+    @model_validator(mode="after")
+    def _in_order(self) -> UniformLength:
+        if self.most < self.least:
+            conflicts("UniformLength", [("most", self.most, f"the longest is at least the shortest, {self.least}")])
+        return self
+
+
+class GeometricLength(Declaration):
+    """A string ends after each symbol with probability 1/mean: no length can be foreseen."""
+
+    kind: Literal["geometric"] = "geometric"
+    mean: Annotated[float, Field(ge=1.0, le=4096.0)]
+    """Mean length, in symbols."""
+
+
+Length = Annotated[FixedLength | UniformLength | GeometricLength, Field(discriminator="kind")]
+
+
+class Copy(Declaration):
+    """Copying: a random string, a separator, and the string again, as often as declared."""
+
+    kind: Literal["copy"] = "copy"
+    symbols: Annotated[int, Field(ge=2, le=32_768)] = 32
+    """Number of different symbols that strings are made of."""
+    length: Length = UniformLength(least=16, most=32)
+    """How long a document's string is: with its separator the period of the document."""
+    copies: Annotated[int, Field(ge=1, le=4096)] = 1
+    """How often the string is told again, each time after a separator."""
+    seed: NonNegative = 0
+    """Draws the documents."""
+    documents: Documents = 65_536
+    """Number of documents."""
+
+    @property
+    def alphabet(self) -> int:
+        """Number of symbols altogether: those of strings, then the separator."""
+        return self.symbols + 1
+
+
+class Dyck(Declaration):
+    """Balanced brackets of several kinds, nested to a bounded depth or to any."""
+
+    kind: Literal["dyck"] = "dyck"
+    brackets: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Number of kinds of brackets, each as likely as any other."""
+    depth: Annotated[int, Field(ge=1, le=65_536)] | None = 4
+    """Most brackets that are open at once; null for any number."""
+    opens: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    """Inside a bracket, above the greatest depth: probability that another opens before it closes."""
+    groups: Annotated[float, Field(ge=1.0, le=65_536.0)] = 16.0
+    """Mean number of outermost pairs in a document, which ends after each of them with probability 1/groups."""
+    seed: NonNegative = 0
+    """Draws the documents."""
+    documents: Documents = 32_768
+    """Number of documents."""
+
+    @property
+    def alphabet(self) -> int:
+        """Number of symbols: opening brackets, then closing ones."""
+        return 2 * self.brackets
+
+    @property
+    def pairs(self) -> float:
+        """Mean number of pairs in a document; infinite where brackets are not sure to close."""
+        ratio = self.opens / (1.0 - self.opens)
+        if self.depth is None:
+            return self.groups / (1.0 - ratio) if ratio < 1.0 else math.inf
+        powers = math.inf if self.depth * math.log(ratio) > 100.0 else math.fsum(ratio**d for d in range(self.depth))
+        return self.groups * powers
+
+    @model_validator(mode="after")
+    def _closes(self) -> Dyck:
+        if self.depth is None and self.opens >= 0.5:
+            rule = "below 0.5 where depth has no bound, or brackets open for ever"
+            conflicts("Dyck", [("opens", self.opens, rule)])
+        if 2 * self.pairs > MAX_MEAN_LENGTH:
+            rule = f"a document would have {2 * self.pairs:,.0f} symbols on average, of which {MAX_MEAN_LENGTH:,} fit"
+            conflicts("Dyck", [("opens", self.opens, f"{rule}: lower opens, depth or groups")])
+        return self
+
+
+Generator = Markov | Recall | Composition | WordProblem | Copy | Dyck | Grammar
 """Sources whose symbols are tokens already."""

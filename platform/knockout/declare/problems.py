@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from knockout.declare.document import Document, Path_
 from knockout.errors import Problem
+
+if TYPE_CHECKING:  # the YAML reader, which a training process does without
+    from knockout.declare.document import Document, Path_
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
@@ -31,7 +33,8 @@ def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
 def problems(error: ValidationError, *, model: type[BaseModel], document: Document) -> list[Problem]:
     """Every problem of a validation error, at the place in the document where it was written."""
     details = error.errors(include_url=False)
-    found = [_problem(detail, model=model, document=document) for detail in details if not _other_way(detail, details)]
+    told = [detail for detail in details if not _other_way(detail, details) and not _follows(detail)]
+    found = [_problem(detail, model=model, document=document) for detail in told]
     merged: dict[tuple[object, ...], Problem] = {}
     for problem in found:
         place = (problem.file, problem.line, problem.path)
@@ -44,6 +47,11 @@ def _other_way(detail: ErrorDetails, details: list[ErrorDetails]) -> bool:
     """Whether this says only that a mapping or a list is not what might stand there instead."""
     others = {"dict": ("literal_error", "list_type"), "list": ("literal_error", "model_type")}
     return detail["type"] in others.get(type(detail["input"]).__name__, ()) and len(details) > 1
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a list is called too short only because something in it is wrong."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail.get("ctx", {})["min_length"]
 
 
 def _either(first: str, second: str) -> str:
