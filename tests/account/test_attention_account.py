@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from knockout.account import count
 from knockout.declare.architecture import Architecture
 from knockout.model import build
+from knockout.model.documents import Documents
 
 CONTEXT = 12
 
@@ -96,6 +97,20 @@ def test_linear_attention_in_chunks_counts_as_torch_counts(context: int) -> None
     with counter:
         build(architecture, seed=0, device="meta")(torch.zeros(1, context, dtype=torch.int64, device="meta"))
     assert counter.get_total_flops() == count(architecture, context=context).flops_per_token.forward * context
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+@pytest.mark.parametrize("kind", ["multi_head", "grouped", "shared_qkv", "window", "linear", "retention"])
+def test_documents_that_are_read_each_by_itself_take_the_same_products(kind: str, position: str) -> None:
+    if kind in ("linear", "retention") and position == "alibi":
+        return
+    sized = {"grouped": {"kv_heads": 2}, "window": {"window": 4}}.get(kind, {})
+    architecture = small(context=64, attention={"kind": kind, **sized}, position={"kind": position})
+    place_BT = torch.zeros(5, 64, dtype=torch.int64, device="meta")
+    counter = FlopCounterMode(display=False)
+    with counter:
+        build(architecture, seed=0, device="meta")(place_BT, documents=Documents(place_BT, place_BT))
+    assert counter.get_total_flops() == count(architecture).flops_per_token.forward * 5 * 64
 
 
 def test_a_windows_and_a_states_flops_a_token_stop_growing_with_the_context() -> None:

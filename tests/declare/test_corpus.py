@@ -3,12 +3,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from pydantic import ValidationError
 
 from knockout.declare.corpus import Bpe, Corpus, Identity, PythonSource
-from knockout.declare.document import read_document
-from knockout.declare.generators import Composition, Markov, Recall, WordProblem
+from knockout.declare.corpus_schema import corpus_schema
+from knockout.declare.document import parse_document, read_document
+from knockout.declare.generators import Composition, Copy, Dyck, Markov, Recall, UniformLength, WordProblem
+from knockout.declare.load import validate
+from knockout.declare.text_sources import HuggingFace
+from knockout.errors import DeclarationError
 from knockout.project import root
 
 PLAIN = {"corpus": "c", "source": {"kind": "python_source"}, "tokenizer": {"kind": "bytes"}}
@@ -32,6 +37,8 @@ def refusal(**settings: object) -> str:
         ("recall", Recall(keys=16, values=16, pairs=4, queries=24, distance=4, documents=61_440), Identity()),
         ("composition", Composition(symbols=16, links=4, hops=2, queries=16, documents=61_440), Identity()),
         ("word-problem", WordProblem(points=5, length=5, words=16, documents=16_384), Identity()),
+        ("copy", Copy(symbols=32, length=UniformLength(least=8, most=48), documents=61_440), Identity()),
+        ("dyck", Dyck(brackets=8, depth=4, opens=0.5, groups=16.0, documents=27_648), Identity()),
     ],
 )
 def test_shipped_declarations_load_and_name_themselves(name, source, tokenizer):
@@ -71,16 +78,39 @@ def test_a_function_that_does_not_fit_its_symbols_is_refused_with_every_reason()
     assert "at most half of links = 4: beyond that the way back round the cycle is shorter" in message
 
 
+def test_lengths_of_strings_in_the_wrong_order_are_refused():
+    source = {"kind": "copy", "length": {"kind": "uniform", "least": 9, "most": 8}}
+    assert "the longest is at least the shortest, 9" in refusal(source=source, tokenizer={"kind": "identity"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"depth": None, "opens": 0.5}, "below 0.5 where depth has no bound"),
+        ({"depth": 40, "opens": 0.9}, "symbols on average, of which 65,536 fit: lower opens, depth or groups"),
+        ({"depth": 65_536, "opens": 0.999}, "a document would have inf symbols on average"),
+    ],
+)
+def test_brackets_that_would_not_close_in_time_are_refused(settings, message):
+    assert message in refusal(source={"kind": "dyck", **settings}, tokenizer={"kind": "identity"})
+
+
 @pytest.mark.parametrize(
     "source",
-    [{"kind": "recall", "values": 1}, {"kind": "composition", "hops": 0}, {"kind": "word_problem", "points": 2}],
+    [
+        {"kind": "recall", "values": 1},
+        {"kind": "composition", "hops": 0},
+        {"kind": "word_problem", "points": 2},
+        {"kind": "copy", "symbols": 1},
+        {"kind": "dyck", "opens": 1.0},
+    ],
 )
 def test_a_setting_out_of_its_range_is_refused_by_its_path(source):
     [name] = set(source) - {"kind"}
     assert f"source.{source['kind']}.{name}" in refusal(source=source, tokenizer={"kind": "identity"})
 
 
-@pytest.mark.parametrize("kind", ["markov", "recall", "composition", "word_problem"])
+@pytest.mark.parametrize("kind", ["markov", "recall", "composition", "word_problem", "copy", "dyck"])
 def test_each_generator_takes_the_identity_tokenizer_alone(kind):
     assert "a generator's tokenizer is identity" in refusal(source={"kind": kind})
     assert corpus(source={"kind": kind}, tokenizer={"kind": "identity"}).source.kind == kind
@@ -104,3 +134,113 @@ def test_unknown_kinds_and_keys_are_refused():
     assert "python_source" in refusal(source={"kind": "python"})
     assert "Extra inputs" in refusal(shuffle=True)
     assert "at least 1 item" in refusal(source={"kind": "files", "paths": []})
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("tinystories", HuggingFace(dataset="roneneldan/TinyStories")),
+        ("wikitext-103", HuggingFace(dataset="Salesforce/wikitext", config="wikitext-103-raw-v1")),
+        ("fineweb-edu", HuggingFace(dataset="HuggingFaceFW/fineweb-edu", config="sample-10BT")),
+        ("openwebtext", HuggingFace(dataset="Skylion007/openwebtext")),
+        ("chinese-wikipedia", HuggingFace(dataset="wikimedia/wikipedia", config="20231101.zh")),
+    ],
+)
+def test_shipped_data_sets_of_the_hub_are_their_training_texts(name, source):
+    shipped = Corpus.model_validate_json(json.dumps(read_document(root() / "data" / f"{name}.yaml").data))
+    assert shipped.source == source
+    assert shipped.tokenizer.kind == "bpe"
+
+
+CONDITION = (
+    "{is: all, of: [{column: lang, is: in, value: [en, de]}, "
+    "{is: not, of: {is: any, of: [{column: score, is: at_most, value: 0.5}, {column: url, is: matches, value: '^http:'}]}}]}"
+)
+
+
+def told(source: str) -> str:
+    with pytest.raises(DeclarationError) as caught:
+        validate(parse_document(f"corpus: c\ntokenizer: {{kind: bytes}}\nsource: {source}\n", file="c.yaml"), model=Corpus)
+    return str(caught.value)
+
+
+def test_a_condition_is_written_back_as_it_was_read():
+    text = f"corpus: c\ntokenizer: {{kind: bytes}}\nsource: {{kind: files, paths: [a], format: jsonl, where: {CONDITION}}}"
+    found = validate(parse_document(text, file="c.yaml"), model=Corpus)
+    assert Corpus.model_validate_json(found.model_dump_json()) == found
+    assert '"at_most"' in found.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("{column: a, is: equal, value: 1}", "c.yaml:3:50: source.where: 'equal' is not"),
+        ("{column: a, is: equal, value: 1}", "did you mean 'equals'?"),
+        ("{column: a, value: 1}", "needs a key is that says which"),
+        ("{column: a, is: matches, value: '(a'}", "source.where.value: '(a' is not a regular expression"),
+        ("{column: a, is: matches, value: '(a)\\1'}", "backreferences are not supported"),
+        ("{column: a, is: matches, value: 'a{1000}{1000}{100}'}", "exceeds size limit"),
+        ("{is: any, of: []}", "source.where.of: [] "),
+        ("{column: a, is: in, value: [1, x]}", "must be all text or all numbers"),
+        ("{column: a, is: equals, value: 9007199254740992}", "must be a number from"),
+        (
+            "{is: any, of: [{column: a, is: equals, value: x}, {column: a, is: at_least, value: 1}]}",
+            "with text and with number",
+        ),
+    ],
+)
+def test_a_condition_that_cannot_be_asked_is_refused_at_its_place(where, reason):
+    message = told(f"{{kind: files, paths: [a], format: jsonl, where: {where}}}")
+    assert reason in message
+    assert len(message.splitlines()) == 1
+
+
+def test_everything_that_a_format_has_no_use_for_is_refused_at_once():
+    message = told("{kind: files, paths: [a], column: body, where: {column: a, is: not_null}, malformed: skip}")
+    assert "source.column: 'body': text has no columns" in message
+    assert "source.where: 'not_null': text has no columns to choose by" in message
+    assert "source.malformed: 'skip': only a line of JSON can be so" in message
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{kind: files, paths: [ok, 'ftp://x/a']}", "source.paths.1: 'ftp://x/a': is not an address that can be read"),
+        ("{kind: hugging_face, dataset: a/b/c}", "source.dataset: 'a/b/c': must be owner/name"),
+        ("{kind: hugging_face, dataset: a/b, config: '../x'}", "source.config: '../x': must be the name of a configuration"),
+        ("{kind: hugging_face, dataset: a/b, columns: x}", "did you mean 'column'?"),
+    ],
+)
+def test_an_address_or_a_name_that_cannot_be_one_is_refused(source, reason):
+    assert reason in told(source)
+
+
+def test_a_separator_is_of_the_text_whose_lines_end_in_a_line_feed():
+    assert "write \\n for the end of a line" in refusal(source={"kind": "files", "paths": ["a"], "separator": "\r\n"})
+
+
+PART = "{name: %s, share: %s, source: %s}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([PART % ("a", 1, "{kind: python_source}")], "source.sources: "),
+        ([PART % (name, 1, "{kind: python_source}") for name in "aba"], "source.sources.2.name: 'a': another source"),
+        ([PART % ("a", 1, "{kind: python_source}"), PART % ("b", 0, "{kind: python_source}")], "source.sources.1.share: 0 "),
+        ([PART % ("a", 1, "{kind: python_source}"), PART % ("b", 1, "{kind: markov}")], "'markov' is not a source"),
+    ],
+)
+def test_a_mixture_has_several_sources_of_text_with_names_and_shares(parts, reason):
+    assert reason in told(f"{{kind: mixture, sources: [{', '.join(parts)}]}}")
+
+
+def test_the_schema_accepts_what_is_shipped_and_refuses_an_unknown_condition():
+    schema = jsonschema.Draft202012Validator(corpus_schema())
+    for path in Path(root() / "data").glob("*.yaml"):
+        schema.validate(read_document(path).data)
+    where = {"is": "not", "of": {"column": "a", "is": "at_leas", "value": 1}}
+    plain = PLAIN | {"source": {"kind": "files", "paths": ["a"], "format": "jsonl", "where": where}}
+    assert not schema.is_valid(plain)
+    where["of"]["is"] = "at_least"
+    assert schema.is_valid(plain)

@@ -14,6 +14,7 @@ from knockout.declare.load import Overrides, load_study
 from knockout.declare.plan import Plan, plan_text
 from knockout.declare.recipe import Recipe
 from knockout.declare.study_schema import study_schema
+from knockout.declare.tune import Tune, as_told
 from knockout.errors import DeclarationError, InputError
 
 STUDY = """\
@@ -293,3 +294,31 @@ def test_seeds_of_trials_and_controls_cannot_be_judged_ones_and_one_seed_cannot_
     ]
     (found,) = problems_of(STUDY.replace("seeds: 2", "seeds: 1") + "settle: [2, 3]\n", tmp_path)
     assert "needs a first look of at least two seeds" in found
+
+
+def test_a_trend_needs_more_than_one_size_unless_a_command_asks_for_one(tmp_path: Path):
+    text = STUDY.replace("is: worse, than: baseline, by: 0.5", "is: trend, direction: grows")
+    rule = "claims.0.expect.is: a trend is over sizes, and this study names one: give two or more, as `sizes: [pico, nano]`"
+    assert problems_of(text, tmp_path) == [f"12: {rule}"]
+    assert problems_of(text.replace("size: pico", "sizes: [pico, pico]"), tmp_path)[-1] == f"12: {rule}"
+    several = text.replace("size: pico", "sizes: [pico, nano]")
+    assert {cell.size for cell in plan_of(several, tmp_path).cells} == {"pico", "nano"}
+    assert {cell.size for cell in plan_of(several, tmp_path, size="pico").cells} == {"pico"}
+
+
+def test_the_vocabulary_is_not_searched(tmp_path: Path):
+    (found,) = problems_of(STUDY + "tune: {vocabulary: {low: 256, high: 1024}, trials: 3}\n", tmp_path)
+    assert found == (
+        "13: tune.vocabulary: 'searched': it decides what the tokens are, and losses over different tokens have no best; "
+        "make variants of it"
+    )
+
+
+def test_what_is_searched_is_told_as_searched_and_not_as_a_variant_has_it():
+    ranges = {"learning_rate": {"low": 1e-3, "high": 1e-1}, "ffn.hidden": {"low": 8.0, "high": 64.0}}
+    tune = Tune.model_validate({**ranges, "sampler": {"kind": "random"}})
+    patch = {"learning_rate": 0.5, "depth": 3, "ffn": {"kind": "relu", "hidden": 32}}
+    told = {"learning_rate": "searched", "depth": 3, "ffn": {"kind": "relu", "hidden": "searched"}}
+    assert as_told(patch, tune=tune) == told
+    assert as_told({"ffn.hidden": 32}, tune=tune) == {"ffn.hidden": "searched"}
+    assert as_told(patch, tune=None) == patch

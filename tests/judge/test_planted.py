@@ -272,3 +272,31 @@ def test_a_signed_rank_refuses_what_has_no_value_and_counts_zero_against_the_con
         sign_flip_p([1.0, math.nan])
     assert sign_flip_p([0.0, 0.0]) == 1.0
     assert sign_flip_p([0.0, 2.0, 3.0]) == pytest.approx(2 / 8)
+
+
+@pytest.mark.parametrize("shifts", [(0.5, 0.4, 0.3, 0.2), (0.9, 0.6, 0.55, 0.1), (0.3, 0.3, 0.3, 0.3)], ids=str)
+def test_the_interval_of_an_order_covers_its_smallest_step_whichever_that_is(
+    judge: Any, cell: Any, shifts: tuple[float, ...]
+) -> None:
+    """Which mean is the smallest is chance where steps are equal, and that one's own interval would miss too often."""
+    rng, studies, covered = np.random.default_rng(11), 600, 0
+    claim = expecting(**{"is": "order", "along": ["a", "b", "c", "d"], "direction": "falls"})
+    means = dict(zip("abcd", shifts, strict=True)) | {"baseline": 0.0}
+    truth = min(first - second for first, second in itertools.pairwise(shifts))
+    for _ in range(studies):
+        records = [run for name, shift in means.items() for run in cell(name, list(rng.normal(3.3 + shift, NOISE, 5)))]
+        (verdict,) = judge(claim, records).verdicts
+        covered += verdict.interval.low <= truth <= verdict.interval.high
+    assert covered / studies >= 0.95 - monte_carlo(0.95, studies=studies)
+
+
+def test_the_interval_of_an_order_and_its_outcome_agree(judge: Any, cell: Any) -> None:
+    """Supported where it lies over what was asked for, refuted where under, open where it holds it."""
+    rng, by = np.random.default_rng(12), 0.05
+    claim = expecting(**{"is": "order", "along": ["a", "b", "c"], "direction": "falls", "by": by})
+    for _ in range(300):
+        shifts = {"baseline": 0.0, "a": 0.2, "b": rng.uniform(0.05, 0.25), "c": rng.uniform(-0.1, 0.2)}
+        records = [run for name, shift in shifts.items() for run in cell(name, list(rng.normal(3.3 + shift, NOISE, 4)))]
+        (verdict,) = judge(claim, records).verdicts
+        low, high = verdict.interval.low, verdict.interval.high
+        assert verdict.outcome == ("supported" if low > by else "refuted" if high < by else "inconclusive")

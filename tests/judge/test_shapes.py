@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from knockout.declare.claim import Claim
 from knockout.judge import Judgement, Verdict
@@ -33,6 +35,12 @@ def cells(cell: Any, *, size: str = "nano", total: int = 10, **shifts: Any) -> l
     return records
 
 
+def seeds_until(distance: float, *, alpha: float) -> int:
+    """The fewest seeds with which t of this level, at the noise of one cell alone, is expected to see a distance."""
+    sd = statistics.stdev(NOISE)
+    return next(n for n in range(2, 200) if stats.t.ppf(1.0 - alpha, n - 1) * sd / math.sqrt(n) < distance)
+
+
 @pytest.mark.parametrize(
     ("settings", "shifts", "outcome"),
     [
@@ -58,9 +66,10 @@ def test_an_order_stands_with_its_weakest_step(judge: Any, cell: Any, settings: 
 def test_an_order_names_its_weakest_step_with_interval_and_unit(judge: Any, cell: Any) -> None:
     claim = expecting(**{"is": "order", "along": ["a", "b", "c"], "direction": "falls", "by": 0.05})
     records = cell("baseline", [3.3] * 3) + cell("a", [3.9] * 3) + cell("b", [3.6] * 3) + cell("c", [3.5, 3.49, 3.51])
-    # From b to c the differences are 0.10, 0.11, 0.09: mean 0.1, half width 4.303 · 0.01 / √3 = 0.0248.
+    # From b to c the differences are 0.10, 0.11, 0.09: mean 0.1, to the lower end 4.303 · 0.01 / √3 = 0.0248, and with
+    # both steps to be bounded at once, t(1 - 0.05 / 4, 2) = 6.205, to the upper one 0.0358.
     assert only(judge(claim, records)).reason == (
-        "along a → b → c the weakest step is from b to c, val_loss falling by 0.1 nats, 95 % interval 0.0752 to 0.125, "
+        "along a → b → c the weakest step is from b to c, val_loss falling by 0.1 nats, 95 % interval 0.0752 to 0.136, "
         "3 paired seeds; the claim asked for it to fall by more than 0.05 nats at every step"
     )
 
@@ -74,7 +83,7 @@ def test_a_divergence_in_an_order_is_the_highest_loss(judge: Any, cell: Any) -> 
     assert "from b to c: b diverged in 0 of 5 paired seeds, c in 5; compared by rank on val_loss" in reverse.reason
     tie = only(judge(claim, cells(cell, a=None, b=None, c=0.1)))
     assert (tie.outcome, tie.more_seeds) == ("inconclusive", None)
-    assert tie.reason.endswith("more seeds needed")
+    assert tie.reason.endswith("more seeds needed; how many is not estimated, because runs diverged")
 
 
 KNEE = {"is": "knee", "along": {"1": "e1", "2": "e2", "4": "baseline", "8": "e8"}}
@@ -105,8 +114,24 @@ def test_a_knee_names_its_confidence_set(judge: Any, cell: Any) -> None:
     verdict = only(judge(expecting(**KNEE, within=[4, 4]), cells(cell, e1=0.3, e2=0.1, e8=-0.019)))
     assert verdict.reason == (
         "the knee of val_loss along e1 → e2 → baseline → e8, the smallest x at which doubling it gains less than 0.02 nats, "
-        "is 4, 95 % confidence set {4, 8 or beyond}, 5 paired seeds; the claim asked for 4; more seeds needed"
+        "is 4, 95 % confidence set {4, 8 or beyond}, 5 paired seeds; the claim asked for 4; about 44 more seeds needed"
     )
+    # Open is "8 or beyond", which falls with one of three steps shown to gain less than 0.02: the last seems to, by 0.001.
+    assert verdict.more_seeds == seeds_until(0.001, alpha=0.05 / 3) - 5
+
+
+def test_a_threshold_that_seems_to_lie_elsewhere_says_what_would_show_it(judge: Any, cell: Any) -> None:
+    """Claimed is 2; its gap of 0.499 is to be shown not to be over 0.5, alone in its hypothesis."""
+    claim = expecting(**{"is": "threshold", "along": depths(d2="baseline", d8="baseline"), "by": 0.5, "within": [2, 2]})
+    verdict = only(judge(claim, cells(cell, nd2=0.499, nd8=2.0)))
+    assert (verdict.outcome, verdict.more_seeds) == ("inconclusive", seeds_until(0.001, alpha=0.05) - 5)
+
+
+def test_without_an_estimate_it_is_said_why(judge: Any, cell: Any) -> None:
+    claim = expecting(**{"is": "threshold", "along": depths(d2="baseline", d8="baseline"), "by": 0.5, "within": [8, 8]})
+    verdict = only(judge(claim, cells(cell, nd2=0.499, nd8=None)))
+    assert (verdict.outcome, verdict.more_seeds) == ("inconclusive", None)
+    assert verdict.reason.endswith("more seeds needed; how many is not estimated, because runs diverged")
 
 
 def test_a_divergence_leaves_no_knee_no_ratio_and_no_trend(judge: Any, cell: Any) -> None:

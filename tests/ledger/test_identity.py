@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knockout.account.matching import plan_study
 from knockout.declare.architecture import Architecture
-from knockout.declare.recipe import Recipe
-from knockout.ledger.identity import canonical, difference, identity, meaning
+from knockout.declare.load import find_study, load_study
+from knockout.declare.plain import canonical
+from knockout.declare.recipe import DocumentPacking, Recipe
+from knockout.ledger.identity import difference, identity, meaning
 
 ARCHITECTURE = Architecture(width=64, depth=2, heads=2, context=128, vocabulary=512)
 RECIPE = Recipe(tokens=2048, batch=8, learning_rate=1e-3)
@@ -38,6 +41,30 @@ def test_equal_meanings_have_one_identity_of_at_least_16_digits():
 )
 def test_whatever_bears_meaning_changes_the_identity(changes: dict):
     assert identity(meaning_of(**changes)) != identity(meaning_of())
+
+
+SHIPPED = {
+    "moe": ("17e83ad6bfc1b31aa05c", "6883de63a5a9a6a07e98"),
+    "causal-mask": ("5f59758964ded4881b9e", "ae354ef83854f5cea0dd"),
+    "norm-placement": ("fede9cbf4b1c398a5271", "1f19160e16b28677eb20"),
+}
+"""Of the first and the last run of shipped studies, recorded before recipes could say how they pack."""
+
+
+@pytest.mark.parametrize(("study", "recorded"), SHIPPED.items())
+def test_what_declarations_can_say_besides_leaves_known_runs_their_identity(study: str, recorded: tuple[str, str]):
+    runs = plan_study(load_study(find_study(study))).runs
+    ends = [
+        meaning_of(architecture=run.cell.architecture, recipe=run.cell.recipe, seed=run.seed) for run in (runs[0], runs[-1])
+    ]
+    assert tuple(map(identity, ends)) == recorded
+
+
+def test_packing_is_part_of_a_meaning_only_where_it_is_not_as_ever():
+    packed = RECIPE.model_copy(update={"packing": DocumentPacking()})
+    assert "packing" not in meaning_of()["recipe"]
+    assert difference(meaning_of(), meaning_of(recipe=packed)) == {"recipe.packing.kind": (None, "documents")}
+    assert Recipe.model_validate(meaning_of()["recipe"]) == RECIPE
 
 
 plain = st.recursive(

@@ -83,7 +83,7 @@ def test_prefill_and_decode_say_what_the_network_says(network: Network) -> None:
     logits_BTV = network(tokens_BT).logits_BTV
     reading = prefill(network, tokens_BT[:, :3], capacity=4)
     assert torch.allclose(reading.logits_BV, logits_BTV[:, 2], atol=1e-12)
-    assert torch.allclose(decode(network, tokens_BT[:, 3], cache=reading.cache).logits_BV, logits_BTV[:, 3], atol=1e-12)
+    assert torch.allclose(decode(network, tokens_BT[:, 3], reading=reading).logits_BV, logits_BTV[:, 3], atol=1e-12)
 
 
 ANEW: list[dict[str, Any]] = [

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from knockout.declare.tune import as_declared
-from knockout.search.edges import best, on_edge, reached
+from knockout.declare.tune import Range, Tune, as_declared
+from knockout.search.edges import best, extension, on_edge, reached
+from knockout.search.trial import Trial
+
+WHOLE = partial(as_declared, settings={"depth": 2})
+"""What runs make of a depth."""
 
 
 def values(trials) -> list[float]:
@@ -16,6 +22,27 @@ def values(trials) -> list[float]:
 def test_a_best_value_at_an_end_of_its_range_is_flagged(value: float, edge: str | None, searching):
     found = on_edge({"learning_rate": value}, ranges=searching.tune().ranges)
     assert found == ({} if edge is None else {"learning_rate": edge})
+
+
+@pytest.mark.parametrize(("depth", "edge"), [(1.4, "low"), (1.6, None), (3.4, None), (3.6, "high"), (4.0, "high")])
+def test_a_whole_number_is_at_an_end_when_it_is_what_a_run_makes_of_it(depth: float, edge: str | None):
+    found = on_edge({"depth": depth}, ranges={"depth": Range(low=1.2, high=4.0)}, as_run=WHOLE)
+    assert found == ({} if edge is None else {"depth": edge})
+
+
+def test_a_whole_number_at_its_end_is_followed_to_the_next_and_no_point_is_tried_twice():
+    def done(*depths: float) -> list[Trial]:
+        return [Trial(n, {"depth": depth}, "done", loss=depth) for n, depth in enumerate(depths)]
+
+    def asked(trials: list[Trial], *, low: float) -> object:
+        tune = Tune.model_validate({"depth": {"low": low, "high": 9.0, "log": False}, "trials": 5, "extend": 9})
+        return extension(trials, tune=tune, accepts=lambda _: True, as_run=WHOLE)
+
+    assert asked(done(3.3, 5.0, 7.0), low=3.0) == ("depth", {"depth": 1.5})
+    assert asked(done(3.3, 2.3, 5.0), low=3.4) == ("depth", {"depth": pytest.approx(0.9)})
+    assert asked(done(1.4, 5.0), low=1.4) == ("depth", {"depth": pytest.approx(-0.5)})
+    narrow = Tune.model_validate({"depth": {"low": 1.0, "high": 2.0, "log": False}, "trials": 7})
+    assert extension(done(1.3, 2.0), tune=narrow, accepts=lambda _: True, as_run=WHOLE) is None
 
 
 def test_a_best_at_the_end_is_followed_a_grid_step_at_a_time_as_often_as_declared(searching):

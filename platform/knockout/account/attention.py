@@ -26,7 +26,8 @@ def attention_cost(architecture: Architecture, *, context: int) -> Cost:
     """One block's attention slot at `context` tokens, its norms around the branch apart.
 
     Scores and weighted values cost one multiply-add a query and key and unit, 2 FLOPs, over the whole square of positions:
-    a causal mask does not halve it, as in PaLM (Chowdhery et al. 2022, appendix B) and in torch's counter.
+    a causal mask does not halve it, as in PaLM (Chowdhery et al. 2022, appendix B) and in torch's counter. Nor does packing
+    by documents, whose mask hides more of the same square; the borders of recurrent mixers are no matrix products.
     """
     match architecture.attention:
         case NoAttention():

@@ -12,6 +12,7 @@ from knockout.declare.load import Loaded
 from knockout.declare.match import Match
 from knockout.declare.plan import Cell, Matched, Plan, PlannedRun, Resolved
 from knockout.declare.problems import not_among
+from knockout.declare.recipe import Recipe
 from knockout.declare.settings import Settings, defaults
 from knockout.declare.study import MOST_VARIANTS, LeaveOneOut, OneFactor, Product, Study
 from knockout.declare.tune import as_declared
@@ -71,6 +72,7 @@ class _Size:
         settings = _settings(self.loaded, size=self.size, patch=patch)
         resolved = settings.resolve()
         self._check_ranges(settings, resolved=resolved)
+        self._check_devices(variant, recipe=resolved[1])
         if variant == BASELINE:
             self.baseline = resolved
         match = self.loaded.study.match_of(variant)
@@ -89,6 +91,13 @@ class _Size:
             problem = Problem(mark.file, mark.line, mark.column, path, f"{variant} at {self.size}: {error}")
             raise DeclarationError([problem]) from None
         return Cell(variant, self.size, *resolved, patch.data, matched)
+
+    def _check_devices(self, variant: str, *, recipe: Recipe) -> None:
+        """Every device must get the same number of windows."""
+        rule = self.loaded.study.runtime.undivided(recipe)
+        if rule is not None:
+            mark = self.loaded.document.mark(("runtime", "devices"))
+            raise DeclarationError([Problem(mark.file, mark.line, mark.column, "runtime.devices", f"{rule}: {variant}")])
 
     def _check_ranges(self, settings: Settings, *, resolved: Resolved) -> None:
         """Both ends of every tuned range must be legal settings of the variant."""

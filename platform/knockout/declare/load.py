@@ -19,6 +19,7 @@ from knockout.declare.architecture import Architecture
 from knockout.declare.base import Declaration, Name
 from knockout.declare.corpus import Corpus
 from knockout.declare.document import Document, Mark, Path_, parse_document, read_document
+from knockout.declare.expectation import Trend
 from knockout.declare.problems import nearest, problems
 from knockout.declare.size import Size
 from knockout.declare.study import Study
@@ -67,6 +68,8 @@ class Overrides:
     settings: tuple[str, ...] = ()
     settle: bool = False
     """Whether the study is looked at again, with more seeds, while a claim is open."""
+    from_seed: int | None = None
+    """The first seed, in the place of the study's own seeds: as many from there on."""
 
     def apply(self, document: Document) -> Document:
         """The study's document with the changes in it."""
@@ -78,6 +81,11 @@ class Overrides:
         if self.seeds is not None:
             data["seeds"] = self.seeds
             marks["seeds",] = Mark("--seeds", 0, 0)
+        if self.from_seed is not None:
+            seeds = data.get("seeds", Study.model_fields["seeds"].default)
+            count = len(seeds) if isinstance(seeds, list) else seeds if isinstance(seeds, int) else 0
+            data["seeds"] = list(range(self.from_seed, self.from_seed + count))
+            marks["seeds",] = Mark("--from-seed", 0, 0)
         return Document(data, marks)
 
     @property
@@ -93,7 +101,14 @@ class Overrides:
         size = [] if self.size is None else ["--size", self.size]
         seeds = [] if self.seeds is None else ["--seeds", str(self.seeds)]
         settle = ["--settle"] if self.settle else []
-        return shlex.join([*size, *seeds, *settle, *(word for text in self.settings for word in ("--set", text))])
+        first = [] if self.from_seed is None else ["--from-seed", str(self.from_seed)]
+        return shlex.join([*size, *seeds, *settle, *first, *(word for text in self.settings for word in ("--set", text))])
+
+
+def as_path(name: str) -> Path | None:
+    """The path that a word on the command line is; None where it is a name."""
+    path = Path(name)
+    return path if path.suffix in (".yaml", ".yml") or path.parent != Path() else None
 
 
 def find_study(name: str) -> Path:
@@ -102,8 +117,7 @@ def find_study(name: str) -> Path:
     Raises:
         InputError: there is none.
     """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.parent != Path():
+    if (path := as_path(name)) is not None:
         return path
     if (found := project.find("ablations", name)) is not None:
         return found
@@ -132,6 +146,8 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
     corpus = _referred(document, ("corpus",), "", study.corpus, load_corpus, found, folder="data")
     preset = _referred(document, ("preset",), "presets", study.preset, load_preset, found)
     recipe = _referred(document, ("recipe",), "recipes", study.recipe, load_recipe, found)
+    if overrides.size is None:
+        found += _trends_of_one_size(study, document=document)
     declared, base = corpus if corpus is not None else (None, path.parent)
     return Loaded(
         study=study,
@@ -146,6 +162,16 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
         overrides=overrides,
         problems=tuple(found),
     )
+
+
+def _trends_of_one_size(study: Study, *, document: Document) -> list[Problem]:
+    """Claims about a change with size in a study that names one size; a command may still ask for one of several."""
+    if study.size is None and len(set(study.sizes or [])) != 1:
+        return []
+    rule = "a trend is over sizes, and this study names one: give two or more, as `sizes: [pico, nano]`"
+    trends = [index for index, claim in enumerate(study.claims) if isinstance(claim.expect, Trend)]
+    marks = {index: document.mark(("claims", index, "expect", "is")) for index in trends}
+    return [Problem(m.file, m.line, m.column, f"claims.{index}.expect.is", rule) for index, m in marks.items()]
 
 
 def _sound_part(document: Document, found: list[Problem]) -> Study:
@@ -187,7 +213,16 @@ def load_preset(name: str) -> Document:
 
 def load_corpus(name: str) -> tuple[Corpus, Path]:
     """A corpus declaration by name, and the folder that its relative paths start from; raises as `load_size`."""
-    path = _find("data", "", name, what="corpus")
+    return read_corpus(_find("data", "", name, what="corpus"))
+
+
+def find_corpus(name: str) -> Path:
+    """The file of a corpus declaration given as a path or by name; raises InputError as `find_study`."""
+    return as_path(name) or _find("data", "", name, what="corpus")
+
+
+def read_corpus(path: Path) -> tuple[Corpus, Path]:
+    """A corpus declaration, and the folder that its relative paths start from; raises DeclarationError or InputError."""
     return validate(read_document(path), model=Corpus), path.resolve().parent
 
 

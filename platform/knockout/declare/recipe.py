@@ -68,6 +68,35 @@ class HardMargin(Declaration):
 Loss = Annotated[CrossEntropy | HardMargin, Field(discriminator="kind")]
 
 
+class ContiguousPacking(Declaration):
+    """Windows run on across documents, and a token may read those of the documents before its own (Brown et al. 2020,
+    appendix B)."""
+
+    kind: Literal["contiguous"] = "contiguous"
+
+
+class DocumentPacking(Declaration):
+    """The same windows, in which every token reads its own document alone (Dubey et al. 2024, "The Llama 3 Herd of Models",
+    section 3.2; Zhao et al. 2024, "Analysing the Impact of Sequence Composition on Language Model Pre-Training").
+
+    An end-of-text token belongs to the document that it ends. Positions that are added to the stream are counted from a
+    document's first token in the window (Krell et al. 2021, section 3.2), or its place would tell how long the documents
+    before it are; rotary positions and ALiBi tell distances alone. The token after an end-of-text is asked for as any
+    other, from the document before it: nothing else says that a text begins, and so both kinds sit the same exam. The
+    exam, generation_loss and text that a run writes are under the same rule.
+    """
+
+    kind: Literal["documents"] = "documents"
+
+
+Packing = Annotated[ContiguousPacking | DocumentPacking, Field(discriminator="kind")]
+
+
+def _as_ever(packing: Packing) -> bool:
+    """Recipes were contiguous before they could say so, and what they meant keeps its identity."""
+    return isinstance(packing, ContiguousPacking)
+
+
 class Recipe(Declaration):
     """A full declaration of how one run trains. One unit of progress everywhere: the optimizer step."""
 
@@ -95,6 +124,8 @@ class Recipe(Declaration):
     """Whether the network is compiled with torch.compile."""
     shuffle_tokens: bool = False
     """Whether the tokens of training and exam stand in a random order: a control that leaves their frequencies to learn."""
+    packing: Annotated[Packing, Field(exclude_if=_as_ever)] = ContiguousPacking()
+    """Whether a token may read the documents before its own in a window."""
     evaluations: Positive = 8
     """How often the run is evaluated, evenly spaced, the last time at its last step."""
 

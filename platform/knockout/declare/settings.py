@@ -20,6 +20,7 @@ from knockout.declare.architecture import Architecture, resolved_hidden
 from knockout.declare.document import Document, Mark, Path_
 from knockout.declare.problems import nearest, problems, tag, union_members
 from knockout.declare.recipe import Recipe
+from knockout.declare.together import conflicts_between
 from knockout.errors import DeclarationError, Problem
 
 MODELS: tuple[type[BaseModel], ...] = (Architecture, Recipe)
@@ -63,11 +64,13 @@ class Settings:
         if found:
             raise DeclarationError(found)
         architecture, recipe = resolved_hidden(cast(Architecture, resolved[0])), cast(Recipe, resolved[1])
-        if recipe.num_steps(context=architecture.context) == 0:
-            rule = f"{recipe.tokens} tokens are less than one step of batch {recipe.batch} × context {architecture.context}"
-            mark = Document(self.data, self.marks).mark(("tokens",))
-            raise DeclarationError([Problem(mark.file, mark.line, mark.column, "tokens", rule)])
+        if found := [self._problem(path, rule) for path, _, rule in conflicts_between(architecture, recipe=recipe)]:
+            raise DeclarationError(found)
         return architecture, recipe
+
+    def _problem(self, path: str, rule: str) -> Problem:
+        mark = Document(self.data, self.marks).mark(tuple(path.split(".")))
+        return Problem(mark.file, mark.line, mark.column, path, rule)
 
 
 def defaults() -> Settings:

@@ -12,6 +12,7 @@ from knockout.declare.base import Conflict, Declaration, Name, Positive, Seed, c
 from knockout.declare.claim import BASELINE, Claim, Competence, Decide
 from knockout.declare.limits import Limits
 from knockout.declare.match import Match
+from knockout.declare.parallelism import Parallelism
 from knockout.declare.recipe import Recipe
 from knockout.declare.tune import Tune
 
@@ -125,6 +126,8 @@ class Study(Declaration):
     """How far under the corpus' floor the baseline must be before anything is concluded."""
     limits: Limits = Limits()
     """How long its runs, and all of it, may take in one command."""
+    runtime: Parallelism = Parallelism()
+    """How many devices each run takes. Bears no identity: results of other devices are reused."""
     claims: list[Claim] = []
     """Statements to decide."""
 

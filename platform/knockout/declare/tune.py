@@ -15,6 +15,8 @@ from knockout.declare.base import Conflict, Declaration, Positive, conflicts
 
 STEPS = ("tokens", "batch", "context", "evaluations")
 """Settings on which depends at which steps a run is evaluated."""
+SEARCHED = "searched"
+"""What tables show in the place of a value."""
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -146,6 +148,9 @@ class Tune(Declaration):
             found.append(
                 ("trials", self.trials, "there is nothing to tune: give a range, as learning_rate: {low: 1e-4, high: 1e-2}")
             )
+        if "vocabulary" in self.ranges:
+            rule = "it decides what the tokens are, and losses over different tokens have no best; make variants of it"
+            found.append(("vocabulary", "searched", rule))
         if isinstance(self.sampler, Grid) and len(self.ranges) > 1:
             found.append(("sampler.kind", "grid", "a grid is over one setting; use tpe, gp or random for several"))
         if not isinstance(self.pruner, NoPruner) and (moved := [path for path in STEPS if path in self.ranges]):
@@ -160,6 +165,18 @@ class Tune(Declaration):
     def ranges(self) -> dict[str, Range]:
         """The searched settings by path."""
         return dict(self.__pydantic_extra__ or {})
+
+
+def as_told(patch: Mapping[str, Any], *, tune: Tune | None, base: str = "") -> dict[str, Any]:
+    """A patch as tables tell it: what is searched has no value of the patch's, which no run is trained at."""
+    told: dict[str, Any] = {}
+    for key, value in patch.items():
+        path = f"{base}{key}"
+        nested = isinstance(value, Mapping)
+        told[key] = as_told(value, tune=tune, base=f"{path}.") if nested else value
+        if tune is not None and path in tune.ranges:
+            told[key] = SEARCHED
+    return told
 
 
 def as_declared(values: Mapping[str, float], *, settings: Mapping[str, Any]) -> dict[str, float]:

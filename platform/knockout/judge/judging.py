@@ -163,7 +163,7 @@ def _conclude(measured: Measured, *, adjusted: Adjusted, alpha: float, num_claim
         if measured.sides.p <= alpha:
             parts.append(sentences.corrected(adjusted.p, num_claims=num_claims))
         more_seeds = measured.more(alpha / adjusted.factor) if measured.more is not None else None
-        parts.append("more seeds needed" if measured.more is None else sentences.more(more_seeds))
+        parts.append(sentences.UNCOUNTED if measured.more is None else sentences.more(more_seeds))
     parts += [measured.left_out] if measured.left_out else []
     return replace(measured.verdict, outcome=outcome, p=adjusted.p, reason="; ".join(parts), more_seeds=more_seeds)
 

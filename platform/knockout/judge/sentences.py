@@ -19,6 +19,7 @@ Words = tuple[str, str]
 SIDES: Words = ("better", "worse")
 HEIGHTS: Words = ("lower", "higher")
 EXTENTS: Words = ("smaller", "larger")
+UNCOUNTED = "more seeds needed; how many is not estimated, because runs diverged"
 BYTES_IN_MB = 1e6
 
 

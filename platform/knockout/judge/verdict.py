@@ -32,9 +32,10 @@ class Verdict:
     """What the runs say about one claim at one size, or over all of them for a trend.
 
     `effect` is variant minus the other, so that a loss over zero is worse; None where a divergence leaves no number, or
-    where nothing was measured. For `interaction` it is the first gap minus the second, for `order` the weakest step in the
-    claimed direction, for `trend` the slope of the gap per doubling of parameters; for `ratio` the ratio, for `knee` and
-    `threshold` the x (None: beyond the last), for `diverges` the share of runs that diverged, for an identity the leak.
+    where nothing was measured. For `interaction` it is the first gap minus the second, for `order` the smallest step in the
+    claimed direction, with an interval that is joint over the steps, for `trend` the slope of the gap per doubling of
+    parameters; for `ratio` the ratio, for `knee` and `threshold` the x (None: beyond the last), for `diverges` the share of
+    runs that diverged, for an identity the leak.
     `p` is after Holm's correction over the claims of that size. `more_seeds` estimates what would
     settle an inconclusive claim; None when it is over 100 or unknown. `note` limits what was shown.
     `cost_seconds` is the training behind the verdict.

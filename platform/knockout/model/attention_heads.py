@@ -14,6 +14,7 @@ from torch import Tensor
 from knockout.declare.architecture import HeadLayout
 from knockout.declare.parts.attention import QkNorm
 from knockout.model.cache import TokenCache, WindowCache
+from knockout.model.documents import Documents
 from knockout.model.head_position import HeadPosition
 from knockout.model.inner_norm import build_qk_norm
 from knockout.model.linear import Linear
@@ -46,7 +47,9 @@ class Attention(TokenMixer[TokenCache | WindowCache]):
         self.query_norm = build_qk_norm(qk_norm, head_width=layout.head_width)
         self.key_norm = build_qk_norm(qk_norm, head_width=layout.head_width)
 
-    def forward(self, x_BTD: Tensor, *, cache: TokenCache | WindowCache | None = None) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, *, cache: TokenCache | WindowCache | None = None, documents: Documents | None = None
+    ) -> Tensor:
         """x_BTD to what each token has read, y_BTD."""
         offset = 0 if cache is None else cache.length
         query_BHTK = self.position(self.query_norm(self._heads(self.query(x_BTD))), offset=offset)
@@ -55,7 +58,9 @@ class Attention(TokenMixer[TokenCache | WindowCache]):
         if cache is not None:
             key_BGSK, value_BGSK = cache.extend(key_BGSK, value_BGSK)
         dropout = self.dropout if self.training else 0.0
-        read_BHTK = attend(query_BHTK, key_BGSK, value_BGSK, rule=self.rule, bias=self.position.score_bias, dropout=dropout)
+        bias = self.position.score_bias
+        inputs = query_BHTK, key_BGSK, value_BGSK
+        read_BHTK = attend(*inputs, rule=self.rule, bias=bias, dropout=dropout, documents=documents)
         return self.output(read_BHTK.transpose(1, 2).flatten(2))
 
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> TokenCache | WindowCache:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from knockout.declare.parts.attention import LatentAttention as Declared
 from knockout.model.attention_heads import split_heads
 from knockout.model.cache import TokenCache
+from knockout.model.documents import Documents
 from knockout.model.head_position import HeadPosition
 from knockout.model.inner_norm import InnerRmsNorm
 from knockout.model.linear import Linear
@@ -48,7 +49,7 @@ class LatentAttention(TokenMixer[TokenCache]):
         self.kv_up = Linear(rank, num_heads * (declared.nope_width + declared.value_width), bias=False)
         self.output = Linear(num_heads * declared.value_width, width, bias=bias)
 
-    def forward(self, x_BTD: Tensor, *, cache: TokenCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: TokenCache | None = None, documents: Documents | None = None) -> Tensor:
         """x_BTD to what each token has read, y_BTD."""
         offset = 0 if cache is None else cache.length
         nope_width, rope_width = self.declared.nope_width, self.declared.rope_width
@@ -60,7 +61,7 @@ class LatentAttention(TokenMixer[TokenCache]):
         if cache is not None:
             latent_BSC, key_BSR = cache.extend(latent_BSC, key_BSR)
         read = self._read if offset == 0 else self._read_latents
-        read_BHTV = read(nope_BHTN, rope_BHTR, latent_BSC=latent_BSC, key_BSR=key_BSR)
+        read_BHTV = read(nope_BHTN, rope_BHTR, latent_BSC=latent_BSC, key_BSR=key_BSR, documents=documents)
         return self.output(read_BHTV.transpose(1, 2).flatten(2))
 
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> TokenCache:
@@ -68,26 +69,44 @@ class LatentAttention(TokenMixer[TokenCache]):
         shapes = (batch, self.declared.kv_rank), (batch, self.declared.rope_width)
         return TokenCache(*shapes, capacity=capacity, device=device, dtype=dtype)
 
-    def _read(self, nope_BHTN: Tensor, rope_BHTR: Tensor, *, latent_BSC: Tensor, key_BSR: Tensor) -> Tensor:
+    def _read(
+        self,
+        nope_BHTN: Tensor,
+        rope_BHTR: Tensor,
+        *,
+        latent_BSC: Tensor,
+        key_BSR: Tensor,
+        documents: Documents | None,
+    ) -> Tensor:
         """Keys and values of every head, expanded."""
         widths = self.declared.nope_width, self.declared.value_width
         nope_BHSN, value_BHSV = split_heads(self.kv_up(latent_BSC), head_width=sum(widths)).split(widths, dim=-1)
         rope_BHSR = key_BSR.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
         query_BHTK = torch.cat((nope_BHTN, rope_BHTR), dim=-1)
-        return self._attend(query_BHTK, torch.cat((nope_BHSN, rope_BHSR.to(nope_BHSN.dtype)), dim=-1), value_BHSV)
+        key_BHSK = torch.cat((nope_BHSN, rope_BHSR.to(nope_BHSN.dtype)), dim=-1)
+        return self._attend(query_BHTK, key_BHSK, value_BHSV, documents=documents)
 
-    def _read_latents(self, nope_BHTN: Tensor, rope_BHTR: Tensor, *, latent_BSC: Tensor, key_BSR: Tensor) -> Tensor:
+    def _read_latents(
+        self,
+        nope_BHTN: Tensor,
+        rope_BHTR: Tensor,
+        *,
+        latent_BSC: Tensor,
+        key_BSR: Tensor,
+        documents: Documents | None,
+    ) -> Tensor:
         """One key and one value for all heads: q (W c) = (q W) c."""
         up_HUC = self.kv_up.weight.unflatten(0, (self.num_heads, -1))
         key_HNC, value_HVC = up_HUC.split((self.declared.nope_width, self.declared.value_width), dim=1)
         query_BHTK = torch.cat((nope_BHTN @ key_HNC, rope_BHTR), dim=-1)
         key_BGSK = torch.cat((latent_BSC, key_BSR), dim=-1).unsqueeze(1)
-        read_BHTC = self._attend(query_BHTK, key_BGSK, latent_BSC.unsqueeze(1))
+        read_BHTC = self._attend(query_BHTK, key_BGSK, latent_BSC.unsqueeze(1), documents=documents)
         return read_BHTC @ value_HVC.transpose(1, 2)
 
-    def _attend(self, query_BHTK: Tensor, key_BGSK: Tensor, value_BGSV: Tensor) -> Tensor:
+    def _attend(self, query_BHTK: Tensor, key_BGSK: Tensor, value_BGSV: Tensor, *, documents: Documents | None) -> Tensor:
         dropout, bias = self.dropout if self.training else 0.0, self.position.score_bias
-        return attend(query_BHTK, key_BGSK, value_BGSV, rule=self.rule, bias=bias, dropout=dropout)
+        inputs = query_BHTK, key_BGSK, value_BGSV
+        return attend(*inputs, rule=self.rule, bias=bias, dropout=dropout, documents=documents)
 
 
 def _build_query(width: int, query_width: int, *, rank: int | None, bias: bool) -> nn.Module:

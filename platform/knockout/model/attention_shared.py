@@ -13,6 +13,7 @@ from torch import Tensor
 from knockout.declare.parts.attention import QkNorm
 from knockout.model.attention_heads import split_heads
 from knockout.model.cache import TokenCache
+from knockout.model.documents import Documents
 from knockout.model.head_position import HeadPosition
 from knockout.model.inner_norm import build_qk_norm
 from knockout.model.linear import Linear
@@ -42,7 +43,7 @@ class SharedAttention(TokenMixer[TokenCache]):
         self.query_norm = build_qk_norm(qk_norm, head_width=self.head_width)
         self.key_norm = build_qk_norm(qk_norm, head_width=self.head_width)
 
-    def forward(self, x_BTD: Tensor, *, cache: TokenCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: TokenCache | None = None, documents: Documents | None = None) -> Tensor:
         """x_BTD to what each token has read, y_BTD."""
         offset = 0 if cache is None else cache.length
         new_BHTK = split_heads(self.shared(x_BTD), head_width=self.head_width)
@@ -50,7 +51,9 @@ class SharedAttention(TokenMixer[TokenCache]):
         query_BHTK = self.position(self.query_norm(new_BHTK), offset=offset)
         key_BHSK = self.position(self.key_norm(shared_BHSK))
         dropout = self.dropout if self.training else 0.0
-        read_BHTK = attend(query_BHTK, key_BHSK, shared_BHSK, rule=self.rule, bias=self.position.score_bias, dropout=dropout)
+        bias = self.position.score_bias
+        inputs = query_BHTK, key_BHSK, shared_BHSK
+        read_BHTK = attend(*inputs, rule=self.rule, bias=bias, dropout=dropout, documents=documents)
         return self.output(read_BHTK.transpose(1, 2).flatten(2))
 
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> TokenCache:

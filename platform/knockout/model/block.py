@@ -18,6 +18,7 @@ from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture
 from knockout.model.attention import build_attention
 from knockout.model.cache import LayerCache
+from knockout.model.documents import Documents
 from knockout.model.feed_forward import build_feed_forward
 from knockout.model.head_position import HeadPosition
 from knockout.model.norm import build_norm, build_output_norm
@@ -36,8 +37,8 @@ class Block(nn.Module, ABC):
         self.join = build_join(architecture)
 
     @abstractmethod
-    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None) -> Tensor:
-        """The stream before the block to the stream after it; the cache is the attention slot's."""
+    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None, documents: Documents | None = None) -> Tensor:
+        """The stream before the block to the stream after it; cache and documents are the attention slot's."""
 
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> LayerCache | None:
         """An empty cache for the attention slot; None where tokens do not read one another."""
@@ -49,9 +50,9 @@ class Block(nn.Module, ABC):
         """The loss that the last forward pass left for the optimiser, once; None where there is none."""
         return None if self.ffn is None else self.ffn.take_auxiliary_loss()
 
-    def _attend(self, x_BTD: Tensor, *, cache: LayerCache | None) -> Tensor:
+    def _attend(self, x_BTD: Tensor, *, cache: LayerCache | None, documents: Documents | None) -> Tensor:
         assert self.attention is not None
-        return self.dropout(self.attention(x_BTD, cache=cache))
+        return self.dropout(self.attention(x_BTD, cache=cache, documents=documents))
 
     def _feed(self, x_BTD: Tensor) -> Tensor:
         assert self.ffn is not None
@@ -70,12 +71,12 @@ class BranchesInTurn(Block):
         self.ffn_output_norm = build_output_norm(architecture, present=self.ffn is not None)
         self.ffn_residual = build_residual(architecture, present=self.ffn is not None)
 
-    def _join_attention(self, x_BTD: Tensor, *, cache: LayerCache | None) -> Tensor:
+    def _join_attention(self, x_BTD: Tensor, *, cache: LayerCache | None, documents: Documents | None) -> Tensor:
         if self.attention is None:
             return x_BTD
         return self.join(
             x_BTD,
-            branch=partial(self._attend, cache=cache),
+            branch=partial(self._attend, cache=cache, documents=documents),
             norm=self.attention_norm,
             output_norm=self.attention_output_norm,
             connect=self.attention_residual,
@@ -97,8 +98,8 @@ class BranchesInTurn(Block):
 class SerialBlock(BranchesInTurn):
     """attention, then ffn on its result."""
 
-    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None) -> Tensor:
-        return self._join_ffn(self._join_attention(x_BTD, cache=cache))
+    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None, documents: Documents | None = None) -> Tensor:
+        return self._join_ffn(self._join_attention(x_BTD, cache=cache, documents=documents))
 
 
 @final
@@ -112,16 +113,16 @@ class ParallelBlock(Block):
         self.output_norm = build_output_norm(architecture, present=self.present)
         self.residual = build_residual(architecture, present=self.present)
 
-    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None, documents: Documents | None = None) -> Tensor:
         if not self.present:
             return x_BTD
-        branch = partial(self._both, cache=cache)
+        branch = partial(self._both, cache=cache, documents=documents)
         return self.join(x_BTD, branch=branch, norm=self.norm, output_norm=self.output_norm, connect=self.residual)
 
-    def _both(self, x_BTD: Tensor, *, cache: LayerCache | None) -> Tensor:
+    def _both(self, x_BTD: Tensor, *, cache: LayerCache | None, documents: Documents | None) -> Tensor:
         if self.attention is None:
             return self._feed(x_BTD)
-        read_BTD = self._attend(x_BTD, cache=cache)
+        read_BTD = self._attend(x_BTD, cache=cache, documents=documents)
         return read_BTD if self.ffn is None else read_BTD + self._feed(x_BTD)
 
 

@@ -18,6 +18,7 @@ from knockout.declare.architecture import Architecture, encoder_layers
 from knockout.model.attention_heads import split_heads
 from knockout.model.block import BranchesInTurn, build_block
 from knockout.model.cache import Cache, LayerCache
+from knockout.model.documents import Documents
 from knockout.model.head_position import HeadPosition
 from knockout.model.linear import Linear
 from knockout.model.network import Network, Prediction
@@ -60,10 +61,18 @@ class CrossBlock(BranchesInTurn):
         self.cross_output_norm = build_output_norm(architecture)
         self.cross_residual = build_residual(architecture)
 
-    def forward(self, x_BTD: Tensor, *, cache: LayerCache | None = None, source_BSD: Tensor | None = None) -> Tensor:
-        """The stream before the block to the stream after it; the source is never absent."""
+    def forward(
+        self,
+        x_BTD: Tensor,
+        *,
+        cache: LayerCache | None = None,
+        documents: Documents | None = None,
+        source_BSD: Tensor | None = None,
+    ) -> Tensor:
+        """The stream before the block to the stream after it; the source is never absent, and is of one document."""
         assert source_BSD is not None, "a block of the second stack reads the first one's output"
-        x_BTD = self._join_attention(x_BTD, cache=cache)
+        assert documents is None, "the source is not divided into documents"
+        x_BTD = self._join_attention(x_BTD, cache=cache, documents=None)
         x_BTD = self.join(
             x_BTD,
             branch=partial(self._cross, source_BSD=source_BSD),
@@ -101,11 +110,15 @@ class EncoderDecoder(Network):
         self.encoder = nn.ModuleList(build_block(layer, position=position) for layer, position in blocks)
         self.encoder_norm = build_final_norm(architecture)
 
-    def forward(self, tokens_BT: Tensor, *, cache: Cache | None = None, prefix: int = 0) -> Prediction:
+    def forward(
+        self, tokens_BT: Tensor, *, cache: Cache | None = None, prefix: int = 0, documents: Documents | None = None
+    ) -> Prediction:
         """tokens_BT to the prediction of the token after each, from the prefix's last token on.
 
         The prefix is one token at least. With a cache, it comes in the first call, and later ones hold the tokens after.
+        A window is one document.
         """
+        assert documents is None, "there is one prefix in a window"
         if isinstance(cache, SourceCache) and cache.source_BSD is not None:
             return self._predict_rest(tokens_BT, source_BSD=cache.source_BSD, cache=cache, first=0)
         num_read = max(1, prefix)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from knockout.model.cache import LayerCache
+from knockout.model.documents import Documents
 
 C = TypeVar("C", bound=LayerCache)
 
@@ -23,8 +24,11 @@ class TokenMixer(nn.Module, ABC, Generic[C]):
     """Maps x_BTD to y_BTD across positions; C is the kind of cache that it reads and extends."""
 
     @abstractmethod
-    def forward(self, x_BTD: Tensor, *, cache: C | None = None) -> Tensor:
-        """x_BTD to y_BTD. With a cache, x holds the tokens after those that it remembers, and the cache is extended."""
+    def forward(self, x_BTD: Tensor, *, cache: C | None = None, documents: Documents | None = None) -> Tensor:
+        """x_BTD to y_BTD. With a cache, x holds the tokens after those that it remembers, and the cache is extended.
+
+        With documents, no token reads one of another document than its own.
+        """
 
     @abstractmethod
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> C:

@@ -10,10 +10,11 @@ slots an expert, D width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from knockout.declare import parts as declared
 from knockout.model.balance import Balance
@@ -93,6 +94,7 @@ class MixtureOfExperts(FeedForward):
         super().__init__()
         self.router, self.experts, self.shared, self.balance = router, experts, shared, balance
         self.routing: Routing | None = None
+        self.total: Callable[[Tensor], Tensor] = as_counted
         self._auxiliary_loss: Tensor | None = None
 
     def forward(self, x_BTD: Tensor) -> Tensor:
@@ -115,6 +117,8 @@ class MixtureOfExperts(FeedForward):
         return loss
 
     def _note(self, score_NE: Tensor, count_E: Tensor) -> None:
+        if self.training:
+            count_E = self.total(count_E)
         self.routing = Routing(count_E)
         self._auxiliary_loss = self.balance.loss(score_NE, load_E=self.routing.load_E)
         if self.training:
@@ -127,6 +131,22 @@ class MixtureOfExperts(FeedForward):
         padded_SD = x_AD.new_zeros(num_experts * num_slots, x_AD.shape[-1]).index_copy(0, slot_A, x_AD)
         y_ERD = self.experts(padded_SD.unflatten(0, (num_experts, num_slots)))
         return y_ERD.flatten(0, 1).index_select(0, slot_A).unflatten(0, expert_NC.shape)
+
+
+def as_counted(count_E: Tensor) -> Tensor:
+    """The counts of a network that sees all tokens of a step itself."""
+    return count_E
+
+
+def count_over(network: nn.Module, *, total: Callable[[Tensor], Tensor]) -> None:
+    """Have every mixture take as its load in training what `total` makes of its own counts: their sum over all ranks.
+
+    The balance loss is then E * sum of (load over all ranks' tokens) * (mean share over this rank's), whose mean over
+    ranks is that of one process.
+    """
+    for module in network.modules():
+        if isinstance(module, MixtureOfExperts):
+            module.total = total
 
 
 def count_assignments(expert_NC: Tensor, *, num_experts: int) -> Tensor:

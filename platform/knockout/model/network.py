@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from knockout.declare.architecture import Architecture, at_layer
 from knockout.model.block import Block, build_block
 from knockout.model.cache import Cache
+from knockout.model.documents import Documents
 from knockout.model.embedding import build_embedding, build_head
 from knockout.model.initialise import logit_factor
 from knockout.model.norm import build_final_norm
@@ -49,27 +50,32 @@ class Network(nn.Module):
         self.head = build_head(architecture)
         self.logit_factor = logit_factor(architecture)
 
-    def forward(self, tokens_BT: Tensor, *, cache: Cache | None = None, prefix: int = 0) -> Prediction:
+    def forward(
+        self, tokens_BT: Tensor, *, cache: Cache | None = None, prefix: int = 0, documents: Documents | None = None
+    ) -> Prediction:
         """tokens_BT (int64, 0 ... V - 1) to the prediction of the token after each.
 
         With a cache, tokens_BT are those after the ones that it remembers, and it is extended by them. The first
         `prefix` tokens are seen by all others, those before them too; with a cache they come in its first call.
+        `documents` are those of all tokens so far: none is reached by what stands in another, and positions that are added
+        to the stream are counted from its first token. Rotary positions and ALiBi need no counting anew: only distances
+        within a document show in its scores.
 
         Raises ValueError for more tokens than there are learned positions. Dropout, where declared and in
         training mode, draws from torch's global generator.
         """
         offset = 0 if cache is None else cache.length
         self.prefix.num_tokens = prefix
-        x_BTD = self.embed(tokens_BT, offset=offset)
+        x_BTD = self.embed(tokens_BT, offset=offset, documents=documents)
         for index, block in enumerate(self.blocks):
-            x_BTD = block(x_BTD, cache=None if cache is None else cache.layers[index])
+            x_BTD = block(x_BTD, cache=None if cache is None else cache.layers[index], documents=documents)
         if cache is not None:
             cache.length += tokens_BT.shape[1]
         return self.predict(x_BTD, blocks=self.blocks)
 
-    def embed(self, tokens_BT: Tensor, *, offset: int = 0) -> Tensor:
+    def embed(self, tokens_BT: Tensor, *, offset: int = 0, documents: Documents | None = None) -> Tensor:
         """tokens_BT, the first of which stands at position `offset`, to the stream x_BTD before the first block."""
-        return self.dropout(self.position(self.embedding(tokens_BT), offset=offset))
+        return self.dropout(self.position(self.embedding(tokens_BT), offset=offset, documents=documents))
 
     def predict(self, x_BTD: Tensor, *, blocks: Iterable[nn.Module]) -> Prediction:
         """The stream after the last block to the prediction, with what the blocks ask of the optimiser."""

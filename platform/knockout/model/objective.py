@@ -18,6 +18,7 @@ from torch import Tensor
 from knockout.declare.architecture import Architecture
 from knockout.declare.parts import MaskedObjective, NextTokenObjective, PrefixObjective
 from knockout.declare.parts.objective import prefix_tokens
+from knockout.model.documents import Documents, documents_in
 from knockout.model.initialise import stable_seed
 from knockout.model.network import Network, Prediction
 
@@ -36,9 +37,13 @@ class Question:
     """True where an answer counts, from `first` on; None for everywhere."""
     prefix: int = 0
     """How many first tokens every position may read."""
+    documents: Documents | None = None
+    """The documents that are read each by itself; None where the window is read as a whole."""
 
     def put_to(self, network: Callable[..., Prediction]) -> Prediction:
         """What the network says; its `forward` alone is never compiled."""
+        if self.documents is not None:
+            return network(self.shown_BT, documents=self.documents)
         return network(self.shown_BT, prefix=self.prefix) if self.prefix else network(self.shown_BT)
 
     @property
@@ -57,21 +62,25 @@ class Question:
         """The same question about at most so many windows at a time."""
         shown, answers = self.shown_BT.split(num_windows), self.answers_BT.split(num_windows)
         counted = [None] * len(shown) if self.counted_BT is None else self.counted_BT.split(num_windows)
+        documents = [None] * len(shown) if self.documents is None else self.documents.split(num_windows)
         return [
-            Question(s, a, first=self.first, counted_BT=c, prefix=self.prefix)
-            for s, a, c in zip(shown, answers, counted, strict=True)
+            Question(s, a, first=self.first, counted_BT=c, prefix=self.prefix, documents=d)
+            for s, a, c, d in zip(shown, answers, counted, documents, strict=True)
         ]
 
 
-def ask(windows_BW: Tensor, *, architecture: Architecture, seed: int, part: int = 0) -> Question:
+def ask(
+    windows_BW: Tensor, *, architecture: Architecture, seed: int, part: int = 0, end_of_text: int | None = None
+) -> Question:
     """The declared objective's question about windows.
 
-    Draws depend on `seed`, one number a step; and masks on `part` too, the place of a micro-batch within its step.
+    Draws depend on `seed`, one number a step; and masks on `part` too, the place of a micro-batch within its step. Where
+    every document is to be read by itself, `end_of_text` is the token that ends one; only for the next token's objective.
     """
     shown_BT, answers_BT = windows_BW[:, :-1], windows_BW[:, 1:]
     match architecture.objective:
         case NextTokenObjective():
-            return Question(shown_BT, answers_BT)
+            return Question(shown_BT, answers_BT, documents=documents_in(shown_BT, end_of_text=end_of_text))
         case MaskedObjective() as objective:
             return _hide(answers_BT, objective=objective, vocabulary=architecture.vocabulary, seed=seed, part=part)
         case PrefixObjective(share=share):
@@ -80,26 +89,27 @@ def ask(windows_BW: Tensor, *, architecture: Architecture, seed: int, part: int 
             return Question(shown_BT, answers_BT, first=prefix - 1, prefix=prefix)
 
 
-def ask_exam(windows_BW: Tensor, *, architecture: Architecture, seed: int) -> Question:
+def ask_exam(windows_BW: Tensor, *, architecture: Architecture, seed: int, end_of_text: int | None = None) -> Question:
     """The question of the exam, in which the length of a prefix is not drawn."""
     objective = architecture.objective
     if isinstance(objective, PrefixObjective):
         fixed = {"objective": objective.model_copy(update={"share": objective.exam_share})}
         architecture = architecture.model_copy(update=fixed)
-    return ask(windows_BW, architecture=architecture, seed=seed)
+    return ask(windows_BW, architecture=architecture, seed=seed, end_of_text=end_of_text)
 
 
-def next_token_logits(network: Network, prefix_BL: Tensor) -> Tensor:
+def next_token_logits(network: Network, prefix_BL: Tensor, *, end_of_text: int | None = None) -> Tensor:
     """logits_BV of the token after a prefix, of which the network is shown nothing later.
 
     With masked tokens, a mask stands where the token is to be named; of a prefix as long as the context, the first
     token makes room for it. With a prefix objective, all of it is read in both directions, as far as in training.
-    Never compiled: each prefix has another shape.
+    `end_of_text` is as in `ask`. Never compiled: each prefix has another shape.
     """
     architecture, num_tokens = network.architecture, prefix_BL.shape[1]
     match architecture.objective:
         case NextTokenObjective():
-            return network.forward(prefix_BL).logits_BTV[:, -1]
+            documents = documents_in(prefix_BL, end_of_text=end_of_text)
+            return network.forward(prefix_BL, documents=documents).logits_BTV[:, -1]
         case MaskedObjective():
             kept_BL = prefix_BL[:, max(0, num_tokens + 1 - architecture.context) :]
             mask_B1 = torch.full_like(prefix_BL[:, :1], architecture.vocabulary)

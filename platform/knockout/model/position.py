@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from knockout.declare import parts as declared
 from knockout.declare.architecture import Architecture, head_layout, rotary_width
 from knockout.declare.parts.attention import Scores
+from knockout.model.documents import Documents
 from knockout.model.head_position import AlibiPosition, HeadPosition
 from knockout.model.rotary import RotaryPosition, pair_angles_TP, pair_frequencies_P
 
@@ -22,10 +24,14 @@ SINUSOIDAL_BASE = 10000.0
 
 
 class StreamPosition(nn.Module):
-    """Acts on the embedded tokens; this one leaves them as they are."""
+    """Acts on the embedded tokens; this one leaves them as they are.
 
-    def forward(self, x_BTD: Tensor, *, offset: int = 0) -> Tensor:
-        """x_BTD, whose first token stands at position `offset`, with positions added."""
+    With documents, a token's position is its place in its own (Krell et al. 2021, "Efficient Sequence Packing without
+    Cross-contamination", section 3.2): else what stands before a document would show in it.
+    """
+
+    def forward(self, x_BTD: Tensor, *, offset: int = 0, documents: Documents | None = None) -> Tensor:
+        """x_BTD, whose first token stands at position `offset` of its sequence, with positions added."""
         return x_BTD
 
 
@@ -36,12 +42,14 @@ class LearnedPosition(StreamPosition):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(context, width))
 
-    def forward(self, x_BTD: Tensor, *, offset: int = 0) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, offset: int = 0, documents: Documents | None = None) -> Tensor:
         """x_BTD with positions added. Raises ValueError for more tokens than there are positions."""
         end, num_positions = offset + x_BTD.shape[1], self.weight.shape[0]
         if end > num_positions:
             raise ValueError(f"a sequence of {end} tokens is longer than the {num_positions} learned positions")
-        return x_BTD + self.weight[offset:end]
+        if documents is None:
+            return x_BTD + self.weight[offset:end]
+        return x_BTD + F.embedding(documents.positions_BT(x_BTD.shape[1]), self.weight)
 
 
 class SinusoidalPosition(StreamPosition):
@@ -53,10 +61,14 @@ class SinusoidalPosition(StreamPosition):
         super().__init__()
         self.register_buffer("table_TD", sinusoids_TD(context, width=width), persistent=False)
 
-    def forward(self, x_BTD: Tensor, *, offset: int = 0) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, offset: int = 0, documents: Documents | None = None) -> Tensor:
         """x_BTD, of any length, with positions added."""
         num_tokens, width = x_BTD.shape[1:]
         end = offset + num_tokens
+        if documents is not None:
+            known = end <= self.table_TD.shape[0]
+            table_SD = self.table_TD if known else sinusoids_TD(end, width=width).to(x_BTD)
+            return x_BTD + F.embedding(documents.positions_BT(num_tokens), table_SD)
         table_TD = self.table_TD[offset:end]
         if end > self.table_TD.shape[0]:
             table_TD = sinusoids_TD(num_tokens, width=width, offset=offset).to(x_BTD)

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from knockout.declare import parts as declared
 from knockout.model.cache import StateCache
+from knockout.model.documents import Documents
 from knockout.model.linear import Linear
 from knockout.model.mixer import TokenMixer
 
@@ -63,12 +65,15 @@ class RecurrentMixer(TokenMixer[StateCache]):
         self.cell = cell
         self.output = Linear(cell.hidden_size, width, bias=bias)
 
-    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None, documents: Documents | None = None) -> Tensor:
         """x_BTD to y_BTD, each from the state after its token."""
-        state = None if cache is None else _as_state(cache.tensors)
-        state_BTH, last = self.cell(x_BTD, state)
+        start = None if cache is None else tuple(cache.tensors)
+        if documents is None:
+            state_BTH, last = self._run(x_BTD, start=start)
+        else:
+            state_BTH, last = self._run_documents(x_BTD, start=start, first_BT=documents.first_BT(x_BTD.shape[1]))
         if cache is not None:
-            cache.advance(*(last if isinstance(last, tuple) else (last,)), num_tokens=x_BTD.shape[1])
+            cache.advance(*last, num_tokens=x_BTD.shape[1])
         return self.output(state_BTH)
 
     def new_cache(self, batch: int, *, capacity: int, device: torch.device, dtype: torch.dtype) -> StateCache:
@@ -76,6 +81,38 @@ class RecurrentMixer(TokenMixer[StateCache]):
         num_tensors = 2 if isinstance(self.cell, LstmCell) else 1
         zeros_1BH = torch.zeros(1, batch, self.cell.hidden_size, device=device, dtype=dtype)
         return StateCache(*[zeros_1BH] * num_tensors)
+
+    def _run(self, x_BTD: Tensor, *, start: Sequence[Tensor] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The state after each token, and what the cell hands on after the last: one tensor [1, B, H] or LSTM's two."""
+        state_BTH, last = self.cell(x_BTD, None if start is None else _as_state(start))
+        return state_BTH, last if isinstance(last, tuple) else (last,)
+
+    def _run_documents(
+        self, x_BTD: Tensor, *, start: Sequence[Tensor] | None, first_BT: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """As `_run`, each document as a row of its own: torch's kernel cannot begin anew within one.
+
+        The rows are packed by torch, so no step is spent on filling up the shorter ones.
+        """
+        begins_BT = first_BT.clone()
+        begins_BT[:, 0] = True
+        begin_R = begins_BT.flatten().nonzero().squeeze(1)
+        size_R = begin_R.diff(append=begin_R.new_tensor([begins_BT.numel()]))
+        rows = pad_sequence(list(x_BTD.flatten(0, 1).split(size_R.tolist())), batch_first=True)
+        packed = pack_padded_sequence(rows, size_R.cpu(), batch_first=True, enforce_sorted=False)
+        state, last = self.cell(packed, None if start is None else _as_state(_of_rows(start, begins_BT, first_BT)))
+        state_RLH, _ = pad_packed_sequence(state, batch_first=True)
+        filled_RL = torch.arange(state_RLH.shape[1], device=size_R.device) < size_R[:, None]
+        last_row_B = begins_BT.sum(1).cumsum(0) - 1
+        last = last if isinstance(last, tuple) else (last,)
+        return state_RLH[filled_RL].unflatten(0, begins_BT.shape), tuple(tensor[:, last_row_B] for tensor in last)
+
+
+def _of_rows(start: Sequence[Tensor], begins_BT: Tensor, first_BT: Tensor) -> tuple[Tensor, ...]:
+    """States [1, B, H] as those of rows [1, R, H]: a window's own for a row that goes on with a document, else zeros."""
+    window_R, place_R = begins_BT.nonzero(as_tuple=True)
+    goes_on_R1 = ~first_BT[window_R, place_R].unsqueeze(1)
+    return tuple(tensor[:, window_R] * goes_on_R1 for tensor in start)
 
 
 def build_recurrent(mixer: declared.CellMixer, *, width: int, bias: bool) -> RecurrentMixer:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from knockout.declare import parts as declared
 from knockout.model.cache import StateCache
+from knockout.model.documents import Chunks, Documents, chunks_of
 from knockout.model.head_position import HeadPosition
 from knockout.model.linear import Linear
 from knockout.model.mixer import TokenMixer
@@ -48,7 +49,7 @@ class Retention(TokenMixer[StateCache]):
         self.output = Linear(inner, width, bias=bias)
         self.register_buffer("decay_H", decays_H(num_heads), persistent=False)
 
-    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None, documents: Documents | None = None) -> Tensor:
         """x_BTD to y_BTD."""
         offset = 0 if cache is None else cache.length
         query_BHTK = self.position(self._heads(self.query(x_BTD)), offset=offset)
@@ -58,7 +59,8 @@ class Retention(TokenMixer[StateCache]):
         with exact_products(x_BTD.device):
             exact = start_BHKV.dtype
             streams = (query_BHTK.to(exact), key_BHTK.to(exact), value_BHTV.to(exact))
-            read_BHTV, last_BHKV = retain(*streams, decay_H=self.decay_H.to(exact), start_BHKV=start_BHKV, chunk=self.chunk)
+            fixed = {"decay_H": self.decay_H.to(exact), "chunk": self.chunk, "documents": documents}
+            read_BHTV, last_BHKV = retain(*streams, start_BHKV=start_BHKV, **fixed)
             normed_BHTV = F.layer_norm(read_BHTV, (self.value_width,), eps=EPS)
         if cache is not None:
             cache.advance(last_BHKV, num_tokens=x_BTD.shape[1])
@@ -83,38 +85,57 @@ def decays_H(num_heads: int) -> Tensor:
 
 
 def retain(
-    query_BHTK: Tensor, key_BHTK: Tensor, value_BHTV: Tensor, *, decay_H: Tensor, start_BHKV: Tensor, chunk: int
+    query_BHTK: Tensor,
+    key_BHTK: Tensor,
+    value_BHTV: Tensor,
+    *,
+    decay_H: Tensor,
+    start_BHKV: Tensor,
+    chunk: int,
+    documents: Documents | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What each token reads, read_BHTV, and the state after the last, chunk by chunk (Sun et al. 2023, equation 7).
 
-    Full chunks run side by side, a shorter rest after them.
+    Full chunks run side by side, a shorter rest after them. With documents, each starts from a state of 0.
     """
-    num_whole = query_BHTK.shape[2] // chunk * chunk
+    num_tokens = query_BHTK.shape[2]
+    num_whole = num_tokens // chunk * chunk
     streams = (query_BHTK, key_BHTK, value_BHTV)
     reads, state_BHKV = [], start_BHKV
-    for start, end, size in ((0, num_whole, chunk), (num_whole, query_BHTK.shape[2], query_BHTK.shape[2] - num_whole)):
+    first_BT = None if documents is None else documents.first_BT(num_tokens)
+    for start, end, size in ((0, num_whole, chunk), (num_whole, num_tokens, num_tokens - num_whole)):
         if start == end:
             continue
         chunks = (stream[:, :, start:end].unflatten(2, (-1, size)) for stream in streams)
-        read_BHNCV, state_BHKV = _retain_chunks(*chunks, decay_H=decay_H, start_BHKV=state_BHKV)
+        borders = None if first_BT is None else chunks_of(first_BT[:, start:end], size=size)
+        read_BHNCV, state_BHKV = _retain_chunks(*chunks, decay_H=decay_H, start_BHKV=state_BHKV, borders=borders)
         reads.append(read_BHNCV.flatten(2, 3))
     return torch.cat(reads, dim=2), state_BHKV
 
 
 def _retain_chunks(
-    query_BHNCK: Tensor, key_BHNCK: Tensor, value_BHNCV: Tensor, *, decay_H: Tensor, start_BHKV: Tensor
+    query_BHNCK: Tensor,
+    key_BHNCK: Tensor,
+    value_BHNCV: Tensor,
+    *,
+    decay_H: Tensor,
+    start_BHKV: Tensor,
+    borders: Chunks | None,
 ) -> tuple[Tensor, Tensor]:
     place_C = torch.arange(query_BHNCK.shape[3], device=decay_H.device)
     rate_H11 = decay_H[:, None, None]
     distance_CC = (place_C[:, None] - place_C).clamp(min=0)
-    fade_H1CC = (rate_H11**distance_CC).tril().unsqueeze(1)
-    within_BHNCV = (query_BHNCK @ key_BHNCK.transpose(-1, -2) * fade_H1CC) @ value_BHNCV
-    to_end_H1C1 = (rate_H11 ** (place_C.flip(0)[:, None])).unsqueeze(1)
-    added_BHNKV = (key_BHNCK * to_end_H1C1).transpose(-1, -2) @ value_BHNCV
+    within = (rate_H11**distance_CC).tril().unsqueeze(1)
+    to_end = (rate_H11 ** (place_C.flip(0)[:, None])).unsqueeze(1)
+    across = rate_H11 ** len(place_C)
+    from_start = (rate_H11 ** (place_C + 1)[:, None]).unsqueeze(1)
+    if borders is not None:
+        within, to_end = within * borders.same_B1NCC, to_end * borders.leaves_B1NC1
+        across, from_start = across * borders.passes_BN[:, :, None, None, None], from_start * borders.reads_B1NC1
+    within_BHNCV = (query_BHNCK @ key_BHNCK.transpose(-1, -2) * within) @ value_BHNCV
+    added_BHNKV = (key_BHNCK * to_end).transpose(-1, -2) @ value_BHNCV
     added_BNHKV = added_BHNKV.transpose(1, 2)
-    whole_BNHKV = (rate_H11 ** len(place_C)).expand_as(added_BNHKV)
-    state_BNHKV = linear_recurrence(whole_BNHKV, added_BNHKV, start_B=start_BHKV)
+    state_BNHKV = linear_recurrence(across.expand_as(added_BNHKV), added_BNHKV, start_B=start_BHKV)
     before_BNHKV = torch.cat((start_BHKV.unsqueeze(1), state_BNHKV[:, :-1]), dim=1)
-    from_start_H1C1 = (rate_H11 ** (place_C + 1)[:, None]).unsqueeze(1)
-    read_BHNCV = within_BHNCV + (query_BHNCK * from_start_H1C1) @ before_BNHKV.transpose(1, 2)
+    read_BHNCV = within_BHNCV + (query_BHNCK * from_start) @ before_BNHKV.transpose(1, 2)
     return read_BHNCV, state_BNHKV[:, -1]

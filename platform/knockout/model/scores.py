@@ -1,7 +1,8 @@
 """From queries, keys and values to what every query reads: the softmax over scores, and who sees whom.
 
-The invariant: the mask follows from the numbers of queries and keys alone, since the last query always stands with the
-last key; so a part can neither forget it nor get it wrong when a cache holds the first keys.
+The invariant: the mask follows from the numbers of queries and keys and from the documents alone, since the last query
+always stands with the last key; so a part can neither forget it nor get it wrong when a cache holds the first keys. The
+documents' mask is one of truth values for all heads, unless each head adds numbers of its own.
 
 Legend: B batch, T queries, S keys, H query heads, G key/value heads, R = H / G, K key width, V value width, N blocks,
 W window.
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from knockout.model.documents import Documents
 from knockout.model.head_position import distances_TS
 
 Bias = Callable[..., Tensor | None]
@@ -54,22 +56,35 @@ class ScoreRule:
 
 
 def attend(
-    query_BHTK: Tensor, key_BGSK: Tensor, value_BGSV: Tensor, *, rule: ScoreRule, bias: Bias, dropout: float
+    query_BHTK: Tensor,
+    key_BGSK: Tensor,
+    value_BGSV: Tensor,
+    *,
+    rule: ScoreRule,
+    bias: Bias,
+    dropout: float,
+    documents: Documents | None = None,
 ) -> Tensor:
     """softmax(scale * Q K^T + bias) V under the rule's mask, read_BHTV (Vaswani et al. 2017, equation 1).
 
     With fewer key/value heads than query heads, each serves a run of neighbouring query heads (Ainslie et al. 2023).
-    `dropout` is the probability of dropping a weight.
+    `dropout` is the probability of dropping a weight. With documents, keys of others are masked (Zhao et al. 2024,
+    "Analysing the Impact of Sequence Composition on Language Model Pre-Training", section 2.2).
     """
     num_queries, num_keys = query_BHTK.shape[2], key_BGSK.shape[2]
     read = partial(_read, rule=rule, dropout=dropout)
     if rule.window is not None and num_queries == num_keys and num_keys > 2 * rule.window:
-        return _in_blocks(query_BHTK, key_BGSK, value_BGSV, read=read, rule=rule, window=rule.window, bias=bias)
+        inputs = query_BHTK, key_BGSK, value_BGSV
+        return _in_blocks(*inputs, read=read, rule=rule, window=rule.window, bias=bias, documents=documents)
     bias_HTS = bias(num_queries, num_keys, like=query_BHTK)
-    plain = bias_HTS is None and (rule.window is None or rule.window >= num_keys)
+    plain = bias_HTS is None and documents is None and (rule.window is None or rule.window >= num_keys)
     if plain and rule.causal and num_queries == num_keys and not rule.explicit and not rule.open_tokens:
         return _fused(query_BHTK, key_BGSK, value_BGSV, rule=rule, dropout=dropout, mask=None, is_causal=True)
-    mask = _with_bias(visible_TS(num_queries, num_keys, rule=rule, device=query_BHTK.device), bias_HTS)
+    seen = visible_TS(num_queries, num_keys, rule=rule, device=query_BHTK.device)
+    if documents is not None:
+        same_B1TS = documents.same_B1TS(num_queries, num_keys=num_keys)
+        seen = same_B1TS if seen is None else seen & same_B1TS
+    mask = _with_bias(seen, bias_HTS)
     return read(query_BHTK, key_BGSK, value_BGSV, mask=mask)
 
 
@@ -135,7 +150,15 @@ def _fused(
 
 
 def _in_blocks(
-    query_BHTK: Tensor, key_BGSK: Tensor, value_BGSV: Tensor, *, read: Read, rule: ScoreRule, window: int, bias: Bias
+    query_BHTK: Tensor,
+    key_BGSK: Tensor,
+    value_BGSV: Tensor,
+    *,
+    read: Read,
+    rule: ScoreRule,
+    window: int,
+    bias: Bias,
+    documents: Documents | None,
 ) -> Tensor:
     """A window as blocks of its length, each of which reads itself and the one before: 2 W keys a query, whatever T."""
     batch, num_tokens = query_BHTK.shape[0], query_BHTK.shape[2]
@@ -143,22 +166,35 @@ def _in_blocks(
     num_blocks = (num_tokens + missing) // window
     blocks_BHNWK = F.pad(query_BHTK, (0, 0, 0, missing)).unflatten(2, (num_blocks, window))
     key_MGSK, value_MGSV = (_with_block_before(x, missing=missing, window=window) for x in (key_BGSK, value_BGSV))
-    mask_NHWS = _block_mask(num_blocks, window=window, rule=rule, bias=bias, like=query_BHTK)
-    mask_MHWS = mask_NHWS.expand(batch, *mask_NHWS.shape).flatten(0, 1)
+    mask_MHWS = _block_mask((batch, num_blocks), window=window, rule=rule, bias=bias, like=query_BHTK, documents=documents)
     read_MHWV = read(blocks_BHNWK.transpose(1, 2).flatten(0, 1), key_MGSK, value_MGSV, mask=mask_MHWS)
     return read_MHWV.unflatten(0, (batch, num_blocks)).transpose(1, 2).flatten(2, 3)[:, :, :num_tokens]
 
 
-def _block_mask(num_blocks: int, *, window: int, rule: ScoreRule, bias: Bias, like: Tensor) -> Tensor:
-    """mask_NHWS of all blocks; the first has none before it."""
+def _block_mask(
+    shape: tuple[int, int], *, window: int, rule: ScoreRule, bias: Bias, like: Tensor, documents: Documents | None
+) -> Tensor:
+    """mask_MHWS of B sequences in N blocks, `shape`; the first block has none before it."""
     seen_WS = visible_TS(window, 2 * window, rule=rule, device=like.device)
     assert seen_WS is not None, "a window hides what stands before it"
     own_S = torch.arange(2 * window, device=like.device) >= window
-    later_N = torch.arange(num_blocks, device=like.device) > 0
+    later_N = torch.arange(shape[1], device=like.device) > 0
     seen_NHWS = seen_WS & (own_S | later_N[:, None, None, None])
-    mask_NHWS = _with_bias(seen_NHWS, bias(window, 2 * window, like=like))
-    assert mask_NHWS is not None
-    return mask_NHWS
+    seen_BNHWS = seen_NHWS.expand(shape[0], -1, -1, -1, -1)
+    if documents is not None:
+        seen_BNHWS = seen_BNHWS & _same_in_blocks(documents, num_tokens=like.shape[2], window=window)
+    mask = _with_bias(seen_BNHWS, bias(window, 2 * window, like=like))
+    assert mask is not None
+    return mask.flatten(0, 1)
+
+
+def _same_in_blocks(documents: Documents, *, num_tokens: int, window: int) -> Tensor:
+    """same_BN1WS: True where a query of a block and a key of it or of the block before are of one document."""
+    number_BT = documents.number_BS[:, -num_tokens:]
+    blocks_BNW = F.pad(number_BT, (0, -num_tokens % window), value=-1).unflatten(1, (-1, window))
+    before_BNW = F.pad(blocks_BNW[:, :-1], (0, 0, 1, 0), value=-1)
+    keys_BNS = torch.cat((before_BNW, blocks_BNW), dim=2)
+    return (blocks_BNW.unsqueeze(-1) == keys_BNS.unsqueeze(-2)).unsqueeze(2)
 
 
 def _with_block_before(x_BGTK: Tensor, *, missing: int, window: int) -> Tensor:

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from knockout.declare import parts as declared
 from knockout.model.cache import StateCache
+from knockout.model.documents import Documents
 from knockout.model.linear import Linear
 from knockout.model.mixer import TokenMixer
 from knockout.model.precision import exact_products
@@ -37,10 +38,26 @@ class ShortConvolution(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_units, 1, size))
         self.bias = nn.Parameter(torch.empty(num_units)) if bias else None
 
-    def forward(self, x_BTE: Tensor, *, before_BKE: Tensor) -> Tensor:
-        """x_BTE to y_BTE; `before_BKE` holds the K - 1 tokens before the first."""
-        x_BET = torch.cat((before_BKE, x_BTE), dim=1).transpose(1, 2)
+    def forward(self, x_BTE: Tensor, *, before_BKE: Tensor, documents: Documents | None = None) -> Tensor:
+        """x_BTE to y_BTE; `before_BKE` holds the K - 1 tokens before the first.
+
+        With documents, the tokens of others are taken as zeros.
+        """
+        x_BSE = torch.cat((before_BKE, x_BTE), dim=1)
+        if documents is not None:
+            return self._of_documents(x_BSE, position_BT=documents.positions_BT(x_BTE.shape[1]))
+        x_BET = x_BSE.transpose(1, 2)
         return F.conv1d(x_BET, self.weight, self.bias, groups=x_BET.shape[1]).transpose(1, 2)
+
+    def _of_documents(self, x_BSE: Tensor, *, position_BT: Tensor) -> Tensor:
+        """The newest token and, one after another, those before it that a token's document has."""
+        size, num_tokens = self.weight.shape[-1], position_BT.shape[1]
+        weight_EK = self.weight.squeeze(1)
+        y_BTE = x_BSE[:, size - 1 :] * weight_EK[:, -1]
+        for back in range(1, size):
+            reached_BT1 = (position_BT >= back).unsqueeze(-1)
+            y_BTE = y_BTE + x_BSE[:, size - 1 - back :][:, :num_tokens] * reached_BT1 * weight_EK[:, -1 - back]
+        return y_BTE if self.bias is None else y_BTE + self.bias
 
     def first_value(self, name: str, *, generator: torch.Generator) -> Tensor | None:
         """Uniform weights within 1/sqrt(K), as torch's convolutions have them."""
@@ -87,13 +104,14 @@ class SelectiveSsm(TokenMixer[StateCache]):
         self.skip = nn.Parameter(torch.empty(inner))
         self.output = Linear(inner, width, bias=bias)
 
-    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None) -> Tensor:
+    def forward(self, x_BTD: Tensor, *, cache: StateCache | None = None, documents: Documents | None = None) -> Tensor:
         """x_BTD to y_BTD."""
         inner_BTE, gate_BTE = self.input(x_BTD).chunk(2, dim=-1)
         before_BKE, start_BEN = self._start(inner_BTE) if cache is None else cache.tensors
         before_BKE = before_BKE.to(inner_BTE.dtype)
-        seen_BTE = F.silu(self.convolution(inner_BTE, before_BKE=before_BKE))
-        read_BTE, last_BEN = self._read(seen_BTE, start_BEN=start_BEN)
+        seen_BTE = F.silu(self.convolution(inner_BTE, before_BKE=before_BKE, documents=documents))
+        first_BT = None if documents is None else documents.first_BT(x_BTD.shape[1])
+        read_BTE, last_BEN = self._read(seen_BTE, start_BEN=start_BEN, first_BT=first_BT)
         if cache is not None:
             kept = before_BKE.shape[1]
             newest_BKE = torch.cat((before_BKE, inner_BTE), dim=1)[:, -kept:] if kept else before_BKE
@@ -117,7 +135,7 @@ class SelectiveSsm(TokenMixer[StateCache]):
         dtype = torch.promote_types(like_BTE.dtype, torch.float32)
         return before_BKE, like_BTE.new_zeros(batch, inner, self.num_states, dtype=dtype)
 
-    def _read(self, x_BTE: Tensor, *, start_BEN: Tensor) -> tuple[Tensor, Tensor]:
+    def _read(self, x_BTE: Tensor, *, start_BEN: Tensor, first_BT: Tensor | None) -> tuple[Tensor, Tensor]:
         """y_BTE of the recurrence, and the state after the last token."""
         selection = self.selection(x_BTE)
         rank_BTR, into_BTN, out_BTN = selection.split((self.rank, self.num_states, self.num_states), dim=-1)
@@ -126,7 +144,8 @@ class SelectiveSsm(TokenMixer[StateCache]):
         streams = (step_BTE, x_BTE.to(exact), into_BTN.to(exact), out_BTN.to(exact))
         rate_EN = -self.log_rate.to(exact).exp()
         with exact_products(x_BTE.device):
-            read_BTE, last_BEN = selective_scan(*streams, rate_EN=rate_EN, start_BEN=start_BEN.to(exact))
+            start_BEN = start_BEN.to(exact)
+            read_BTE, last_BEN = selective_scan(*streams, rate_EN=rate_EN, start_BEN=start_BEN, first_BT=first_BT)
         return read_BTE + self.skip.to(exact) * streams[1], last_BEN
 
 
@@ -139,18 +158,22 @@ def selective_scan(
     rate_EN: Tensor,
     start_BEN: Tensor,
     chunk: int = CHUNK,
+    first_BT: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What each token reads, read_BTE, and the state after the last (Gu & Dao 2023, equation 2a and table 1).
 
     The positions of a chunk are scanned at once, and the state goes from chunk to chunk. No value depends on the chunk's
     length. What lies within is computed anew for the gradients (section 3.3.2): only states between chunks are kept.
+    Where first_BT is true, a document begins, and the state is 0 before it.
     """
     state_BEN, reads = start_BEN, []
-    streams = (stream.split(chunk, dim=1) for stream in (step_BTE, x_BTE, into_BTN, out_BTN))
-    for pieces in zip(*streams, strict=True):
+    streams = [stream.split(chunk, dim=1) for stream in (step_BTE, x_BTE, into_BTN, out_BTN)]
+    firsts = [None] * len(streams[0]) if first_BT is None else first_BT.split(chunk, dim=1)
+    for *pieces, first_BC in zip(*streams, firsts, strict=True):
         read_BCE, state_BEN = checkpoint(
             _scan_chunk,
             *pieces,
+            first_BC,
             rate_EN,
             state_BEN,
             use_reentrant=False,
@@ -162,9 +185,17 @@ def selective_scan(
 
 
 def _scan_chunk(
-    step_BCE: Tensor, x_BCE: Tensor, into_BCN: Tensor, out_BCN: Tensor, rate_EN: Tensor, start_BEN: Tensor
+    step_BCE: Tensor,
+    x_BCE: Tensor,
+    into_BCN: Tensor,
+    out_BCN: Tensor,
+    first_BC: Tensor | None,
+    rate_EN: Tensor,
+    start_BEN: Tensor,
 ) -> tuple[Tensor, Tensor]:
     decay_BCEN = torch.exp(step_BCE.unsqueeze(-1) * rate_EN)
+    if first_BC is not None:
+        decay_BCEN = decay_BCEN.masked_fill(first_BC[:, :, None, None], 0.0)
     added_BCEN = (step_BCE * x_BCE).unsqueeze(-1) * into_BCN.unsqueeze(-2)
     state_BCEN = linear_recurrence(decay_BCEN, added_BCEN, start_B=start_BEN)
     return torch.matmul(state_BCEN, out_BCN.unsqueeze(-1)).squeeze(-1), state_BCEN[:, -1]

@@ -15,9 +15,10 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from knockout.declare.tune import Grid, Tune
-from knockout.search.edges import extension, reached
+from knockout.search.edges import AsRun, extension, reached, unrounded
 from knockout.search.pruning import Pruned, Pruning
 from knockout.search.sampling import distribution, grid_point, sampler
+from knockout.search.storage import open_storage
 from knockout.search.trial import Curve, Trial, TrialState
 
 STATES: dict[OptunaState, TrialState] = {
@@ -33,25 +34,37 @@ REASON, EXTENDS = "reason", "extends"
 class CellSearch:
     """Opens the search of that name, or makes it; what a dead coordinator left open is asked again.
 
-    `num_steps` are a run's; `accepts` says whether a point beyond the ranges is legal.
+    `num_steps` are a run's; `accepts` says whether a point beyond the ranges is legal, `as_run` what a run makes of one.
     """
 
     def __init__(
-        self, tune: Tune, *, storage: str, name: str, num_steps: int, accepts: Callable[[Mapping[str, float]], bool]
+        self,
+        tune: Tune,
+        *,
+        storage: str,
+        name: str,
+        num_steps: int,
+        accepts: Callable[[Mapping[str, float]], bool],
+        as_run: AsRun = unrounded,
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.tune = tune
         self.num_steps = num_steps
         self.accepts = accepts
+        self.as_run = as_run
         self.study = optuna.create_study(
-            storage=storage, study_name=name, direction="minimize", load_if_exists=True, pruner=optuna.pruners.NopPruner()
+            storage=open_storage(storage),
+            study_name=name,
+            direction="minimize",
+            load_if_exists=True,
+            pruner=optuna.pruners.NopPruner(),
         )
         self.open = {trial.number: trial for trial in self.trials() if trial.state == "open"}
 
     @staticmethod
     def make_storage(url: str) -> None:
         """Make the database and its tables, once; two processes must not do this at the same time."""
-        optuna.storages.RDBStorage(url)
+        open_storage(url)
 
     def ask(self) -> Trial | None:
         """The next trial to run; None when the budget is spent and the best lies within what was searched."""
@@ -60,7 +73,7 @@ class CellSearch:
         trials = self.trials()
         if len(trials) < self.tune.trials:
             return self._propose(len(trials))
-        further = extension(trials, tune=self.tune, accepts=self.accepts)
+        further = extension(trials, tune=self.tune, accepts=self.accepts, as_run=self.as_run)
         return self._extend(*further, trials=trials) if further is not None else None
 
     def pruning(self, trial: Trial) -> Pruning:
@@ -115,7 +128,7 @@ def finished_trials(storage: str, *, name: str) -> list[Trial]:
     """The trials of a search that have ended; none where there is no such search. Changes nothing."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        study = optuna.load_study(study_name=name, storage=storage)
+        study = optuna.load_study(study_name=name, storage=open_storage(storage))
     except KeyError:
         return []
     return [trial for trial in _trials(study) if trial.state != "open"]

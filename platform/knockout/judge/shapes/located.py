@@ -13,9 +13,12 @@ from knockout.declare.expectation import Knee, Threshold
 from knockout.declare.expected import inside
 from knockout.judge import sentences
 from knockout.judge.shapes.contrast import compared
-from knockout.judge.shapes.measured import Case, Measured
-from knockout.judge.statistics.evidence import Sides, over
+from knockout.judge.shapes.measured import Case, Measured, More
+from knockout.judge.statistics.evidence import over
 from knockout.judge.statistics.first import First, first_true
+from knockout.judge.statistics.planning import more_for_first
+from knockout.judge.statistics.ranks import RankTest
+from knockout.judge.statistics.student import PairedT
 from knockout.judge.verdict import ROW, Verdict
 
 
@@ -26,31 +29,48 @@ def find_knee(expect: Knee, *, case: Case) -> Measured | Verdict:
         return case.undecidable(sentences.unmeasured(case.observed, what=what))
     margin = case.decide.margin if expect.margin is None else expect.margin
     rises = [(later, sooner) for sooner, later in pairwise(expect.along.values())]
-    found = first_true(_sides(rises, threshold=-margin, case=case), places=[float(x) for x in expect.along])
+    tests = _tests(rises, case=case)
+    found = first_true([over(seen, threshold=-margin) for seen in tests], places=[float(x) for x in expect.along])
     last = found.places[-1]
     names = {place: f"{place:g}{' or beyond' if place == last else ''}" for place in found.places}
     gain = sentences.amount(margin, metric=case.metric)
     said = f"{what}, the smallest x at which doubling it gains less than {gain}, is {names[found.estimate]}"
-    return _measured(found, said=said, names=names, within=expect.within, threshold=margin, case=case)
+    more = _more(found, tests=tests, threshold=-margin, within=expect.within)
+    return _measured(found, said=said, names=names, within=expect.within, threshold=margin, more=more, case=case)
 
 
 def find_threshold(expect: Threshold, *, case: Case) -> Measured | Verdict:
     """The evidence on where one variant is first worse than another by more than the claim says."""
     gaps = [(gap.variant, gap.than) for gap in expect.along.values()]
     places = [*map(float, expect.along), math.inf]
-    found = first_true(_sides(gaps, threshold=expect.by, case=case), places=places)
+    tests = _tests(gaps, case=case)
+    found = first_true([over(seen, threshold=expect.by) for seen in tests], places=places)
     names = {place: f"{place:g}" if math.isfinite(place) else f"beyond {places[-2]:g}" for place in places}
     worse = f"worse by more than {sentences.amount(expect.by, metric=case.metric)} on {case.metric}"
     pairs = {float(x): f"{gap.variant} against {gap.than}" for x, gap in expect.along.items()}
     pair = f" ({pairs[found.estimate]})" if found.estimate in pairs else ""
     said = f"the smallest x at which a variant is {worse} is {names[found.estimate]}{pair}{_diverged(case)}"
-    return _measured(found, said=said, names=names, within=expect.within, threshold=expect.by, case=case)
+    more = _more(found, tests=tests, threshold=expect.by, within=expect.within)
+    return _measured(found, said=said, names=names, within=expect.within, threshold=expect.by, more=more, case=case)
 
 
-def _sides(pairs: Sequence[tuple[str, str]], *, threshold: float, case: Case) -> list[Sides]:
-    """Of each two variants, the evidence on the first being over the second by more than the threshold."""
+def _tests(pairs: Sequence[tuple[str, str]], *, case: Case) -> list[PairedT | RankTest]:
+    """Of each two variants, the test of the first minus the second."""
     cells = [((variant, case.size), (than, case.size)) for variant, than in pairs]
-    return [over(compared(cell, than=than, observed=case.observed), threshold=threshold) for cell, than in cells]
+    return [compared(cell, than=than, observed=case.observed) for cell, than in cells]
+
+
+def _more(
+    found: First, *, tests: Sequence[PairedT | RankTest], threshold: float, within: Sequence[float | None]
+) -> More | None:
+    """Seeds until every place on the other side of the claim than the best guess is rejected; None with a divergence."""
+    steps = [seen for seen in tests if isinstance(seen, PairedT)]
+    if len(steps) < len(tests):
+        return None
+    guess = inside(within, x=found.estimate)
+    places = zip(found.places, found.p, strict=True)
+    others = {k: p for k, (place, p) in enumerate(places) if inside(within, x=place) != guess}
+    return lambda alpha: more_for_first(steps, threshold=threshold, p=others, alpha=alpha)
 
 
 def _measured(
@@ -60,6 +80,7 @@ def _measured(
     names: dict[float, str],
     within: Sequence[float | None],
     threshold: float,
+    more: More | None,
     case: Case,
 ) -> Measured:
     members = found.members(alpha=case.decide.alpha)
@@ -74,7 +95,7 @@ def _measured(
         found.sides(inside=[place for place in found.places if inside(within, x=place)]),
         found=f"{said}, {spread}, {sentences.seeds(case.observed.num_seeds)}",
         asked=_asked(within),
-        more=None,
+        more=more,
         left_out=case.observed.missing,
     )
 

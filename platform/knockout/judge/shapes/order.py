@@ -1,6 +1,8 @@
 """Claims of order: a metric falls or rises along a row of variants, at every step.
 
-The invariant: it is supported only where every step is, and what is shown is its weakest step.
+The invariant: it is supported only where every step is, and what is shown is the smallest step. Which step is the smallest
+is not known beforehand, so its interval is joint over all of them, the one that the two tests invert: supported is what lies
+under the interval, and refuted what lies over it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from knockout.judge.statistics.evidence import Sides, all_of, over
 from knockout.judge.statistics.planning import more_for_interval
 from knockout.judge.statistics.ranks import RankTest
 from knockout.judge.statistics.student import PairedT
-from knockout.judge.verdict import ROW, Verdict
+from knockout.judge.verdict import ROW, Interval, Verdict
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,13 @@ def rank_in_order(expect: Order, *, case: Case) -> Measured | Verdict:
     steps = [_step(start, end, expect=expect, case=case) for start, end in rows]
     weakest = min(steps, key=lambda step: step.strength)
     if isinstance(weakest.seen, PairedT):
-        interval = case.interval(weakest.seen.interval(level=case.level))
-        verdict = case.verdict(effect=weakest.seen.mean, interval=interval, threshold=expect.by)
+        verdict = case.verdict(effect=weakest.seen.mean, interval=_of_smallest(steps, case=case), threshold=expect.by)
     else:
         verdict = case.verdict(effect=None, interval=None, threshold=expect.by)
     return Measured(
         verdict,
         all_of([step.sides for step in steps]),
-        found=_found(weakest, expect=expect, case=case),
+        found=_found(weakest, interval=verdict.interval, expect=expect, case=case),
         asked=_asked(expect, metric=case.metric),
         more=_more(steps, by=expect.by),
         left_out=case.observed.missing,
@@ -59,6 +60,19 @@ def _step(start: str, end: str, *, expect: Order, case: Case) -> _Step:
     first, second = (start, end) if expect.direction == "falls" else (end, start)
     seen = compared((first, case.size), than=(second, case.size), observed=case.observed)
     return _Step(start, end, seen, over(seen, threshold=expect.by))
+
+
+def _of_smallest(steps: list[_Step], *, case: Case) -> Interval:
+    """The interval of the smallest step's expectation, over steps in which nothing diverged.
+
+    Source: Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24 (1982), p. 295. The
+    smallest of the lower ends is under the smallest step unless that step's own is not: no correction. The smallest of the
+    upper ends is over it unless one of them all is under its step: Bonferroni over the steps.
+    """
+    seen = [step.seen for step in steps if isinstance(step.seen, PairedT)]
+    shared = 1.0 - (1.0 - case.level) / len(steps)
+    lows, highs = ([one.interval(level=level)[end] for one in seen] for end, level in ((0, case.level), (1, shared)))
+    return case.interval((min(lows), min(highs)))
 
 
 def _more(steps: list[_Step], *, by: float) -> More | None:
@@ -78,13 +92,14 @@ def _more(steps: list[_Step], *, by: float) -> More | None:
     return estimate
 
 
-def _found(weakest: _Step, *, expect: Order, case: Case) -> str:
+def _found(weakest: _Step, *, interval: Interval | None, expect: Order, case: Case) -> str:
     seen, metric = weakest.seen, case.metric
     where = f"along {ROW.join(expect.along)} the weakest step is from {weakest.start} to {weakest.end}"
     match seen:
         case PairedT():
+            assert interval is not None, "a step without a divergence has one"
             words = ("rising", "falling") if expect.direction == "falls" else ("falling", "rising")
-            spread = sentences.within(case.interval(seen.interval(level=case.level)), words=words, metric=metric)
+            spread = sentences.within(interval, words=words, metric=metric)
             change = f"{words[seen.mean > 0]} by {sentences.amount(abs(seen.mean), metric=metric)}"
             doing = "staying as it is" if seen.mean == 0.0 else change
             return f"{where}, {metric} {doing}, {spread}, {sentences.seeds(seen.num_pairs)}"

@@ -7,7 +7,7 @@ says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from scipy.special import ndtri
 
@@ -42,6 +42,25 @@ def more_for_ranks(share: float, *, num_pairs: int, alpha: float) -> int | None:
         lambda n: n * (share - 0.5) ** 2 >= needed and 1.0 / math.comb(2 * n, n) <= alpha / 2.0,
         start=num_pairs,
     )
+
+
+def more_for_first(steps: Sequence[PairedT], *, threshold: float, p: Mapping[int, float], alpha: float) -> int | None:
+    """More seeds until some places are expected to be rejected as the first step that is over the threshold.
+
+    `p` holds those places, counted from 0, the last one for "none is", with what rejects them now. A place is rejected once
+    a step before it is shown to be over, or its own not to be, by Bonferroni over these parts (`first_true`); each place
+    takes the part that needs the fewest.
+    """
+
+    def needed(place: int) -> int | None:
+        before = [(step, step.mean - threshold) for step in steps[:place]]
+        parts = [*before, *((step, threshold - step.mean) for step in steps[place : place + 1])]
+        at = 2.0 * alpha / len(parts)
+        found = [more_for_interval(step, distance=distance, alpha=at) for step, distance in parts if distance > 0.0]
+        return min((n for n in found if n is not None), default=None)
+
+    found = [needed(place) for place, rejects in p.items() if rejects > alpha]
+    return None if None in found else max((n for n in found if n is not None), default=None)
 
 
 def more_for_share(seen: Share, *, threshold: float, alpha: float) -> int | None:

@@ -6,6 +6,7 @@ Legend: B batch, T tokens, D width, H heads, K head width, P pairs (half a width
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -56,9 +57,13 @@ def sinusoidal_wavelength_falls(architecture: Architecture) -> Finding:
 
 def sinusoidal_is_bounded(architecture: Architecture) -> Finding:
     """Whether every value lies in [-1, 1]."""
-    table_TD = sinusoids_TD(100 * NUM_POSITIONS, width=architecture.width)
-    largest = table_TD.abs().max().item()
-    return Finding(largest <= 1.0, largest, f"the largest absolute value over {len(table_TD):,} positions is {largest:.6f}")
+    num, largest = 100 * NUM_POSITIONS, _largest_of_sinusoids(architecture.width)
+    return Finding(largest <= 1.0, largest, f"the largest absolute value over {num:,} positions is {largest:.6f}")
+
+
+@cache
+def _largest_of_sinusoids(width: int) -> float:
+    return sinusoids_TD(100 * NUM_POSITIONS, width=width).abs().max().item()
 
 
 def rotary_scores_follow_the_offset(architecture: Architecture) -> Finding:
