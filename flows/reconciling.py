@@ -15,6 +15,8 @@ from prefect.client.schemas.filters import (
     FlowFilter,
     FlowFilterName,
     FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterName,
     FlowRunFilterState,
     FlowRunFilterStateType,
     TaskRunFilter,
@@ -31,6 +33,8 @@ from knockout.ledger.process import tells_death
 from knockout.ledger.store import FINISHED, Ledger, LedgerRun, Submission
 
 FLOW = "study"
+TRAINING = "training"
+"""The flow of one run on a pool; its parameters name the run, and the submission that asked for it."""
 OPEN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 """States of what has not ended."""
 ENDED = (*FINISHED, "failed", "cancelled", "timed-out")
@@ -53,53 +57,103 @@ def state_of(state: str, *, reason: str | None) -> State[Any]:
 
 
 def reconcile(ledger: Ledger) -> list[str]:
-    """Set right every flow run of a submission that has ended.
+    """Set right every flow run of a submission that has ended, and every task run of it.
 
     Returns:
-        The submissions whose flow runs were changed. Where nothing is open, one query is made.
+        The submissions whose flow runs were changed. Where nothing is open, two queries are made.
 
     Raises:
         ServiceError: Prefect's server does not answer.
     """
     try:
         with get_client(sync_client=True) as client:
-            if not (found := _open_flow_runs(client)):
+            if not (found := _unsettled(client)):
                 return []
             known = {one.submission: one for one in ledger.submissions()}
-            ended = [(run, known[run.name]) for run in found if run.name in known and _has_ended(known[run.name])]
+            ended = [(run, of) for run in found if (of := known.get(_submission_of(run))) is not None and _has_ended(of)]
             for run, submission in ended:
-                _close(client, run=run, submission=submission, ledger=ledger)
+                _close_one(client, run=run, submission=submission, ledger=ledger)
     except (HTTPError, PrefectException) as error:
         raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
-    return [submission.submission for _, submission in ended]
+    return list(dict.fromkeys(submission.submission for _, submission in ended))
 
 
-def _open_flow_runs(client: SyncPrefectClient) -> list[FlowRun]:
-    """Flow runs of studies that have not ended in Prefect."""
-    flow = FlowFilter(name=FlowFilterName(any_=[FLOW]))
+def confirm(ledger: Ledger, *, submission: str) -> None:
+    """See to it that a submission that has ended has one flow run, whose state is the ledger's.
+
+    A request that was lost, or came twice, may have left it open or made a second one.
+
+    Raises:
+        ServiceError: Prefect's server does not answer.
+    """
+    (one,) = [known for known in ledger.submissions() if known.submission == submission]
+    try:
+        with get_client(sync_client=True) as client:
+            open_ = [run for run in _unsettled(client) if _submission_of(run) == submission]
+            for run in {run.id: run for run in (*open_, *_named(client, submission))}.values():
+                _close_one(client, run=run, submission=one, ledger=ledger)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
+
+
+def _named(client: SyncPrefectClient, name: str) -> list[FlowRun]:
+    return client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[name])))
+
+
+def _close_one(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, ledger: Ledger) -> None:
+    """Close a flow run; one that never began, beside the one that did, was made by a repeated request, and is removed."""
+    twin = run.run_count == 0 and run.name != submission.submission and "run" not in run.parameters
+    if twin and _named(client, submission.submission):
+        client.delete_flow_run(run.id)
+    else:
+        _close(client, run=run, submission=submission, ledger=ledger)
+
+
+def _submission_of(run: FlowRun) -> str:
+    """The submission that a flow run walks, or trains for."""
+    return str(run.parameters.get("submission", run.name))
+
+
+def _unsettled(client: SyncPrefectClient) -> list[FlowRun]:
+    """Flow runs of studies and of their trainings that have not ended in Prefect, or one of whose tasks has not."""
+    flow = FlowFilter(name=FlowFilterName(any_=[FLOW, TRAINING]))
     open_ = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
     found: list[FlowRun] = []
     while True:
         page = client.read_flow_runs(flow_filter=flow, flow_run_filter=open_, limit=PAGE, offset=len(found))
         found += page
         if len(page) < PAGE:
-            return found
+            break
+    open_tasks = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=OPEN)))
+    tasks = client.read_task_runs(flow_filter=flow, task_run_filter=open_tasks, limit=PAGE)
+    above = {task.flow_run_id for task in tasks if task.flow_run_id is not None} - {run.id for run in found}
+    if above:
+        found += client.read_flow_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=list(above))), limit=PAGE)
+    return found
 
 
 def _has_ended(submission: Submission) -> bool:
     """Whether nobody is left who will tell Prefect of it."""
     if submission.state == "running":
         return False
-    return tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
+    gone = submission.owner is not None and submission.owner.alive() is False
+    return gone or tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
 
 
 def _close(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, ledger: Ledger) -> None:
-    """Give a flow run its state, and those of its tasks that are open theirs, the tasks first."""
+    """Give a flow run its state, and those of its tasks that are open theirs, the tasks first.
+
+    A training has the state of its run; one whose run has no end, or ended before, that of its submission.
+    """
     for task in _open_task_runs(client, flow_run=run):
         ended = _run_of(task.name, submission=submission, ledger=ledger)
         of = ended if ended is not None and ended.state in ENDED else submission
         client.set_task_run_state(task.id, state_of(of.state, reason=of.reason), force=True)
-    client.set_flow_run_state(run.id, state_of(submission.state, reason=submission.reason), force=True)
+    trained = ledger.run(str(run.parameters["run"])) if "run" in run.parameters else None
+    of = trained if trained is not None and trained.state in ENDED else submission
+    wanted, told = state_of(of.state, reason=of.reason), run.state
+    if told is None or (told.type, told.name, told.message) != (wanted.type, wanted.name, wanted.message):
+        client.set_flow_run_state(run.id, wanted, force=True)
 
 
 def _open_task_runs(client: SyncPrefectClient, *, flow_run: FlowRun) -> list[TaskRun]:

@@ -62,12 +62,12 @@ def submit(road: Road) -> Concluding:
         KnockoutError: what a step of the road raises; the flow run has failed then.
     """
     # Threads only wait here: each run trains in a process of its own, one for each slot.
-    runner: Any = ThreadPoolTaskRunner(max_workers=road.num_threads + 1)  # generic in a type that Prefect leaves open
+    runner: Any = ThreadPoolTaskRunner(max_workers=road.hands.num_threads + 1)  # generic in a type that Prefect leaves open
 
     @flow(name=FLOW, flow_run_name=road.submission, task_runner=runner, persist_result=False, validate_parameters=False)
     def study(study: str, submission: str) -> State[Any]:
         try:
-            concluding = _walk(road)
+            concluding = walk(road)
         except (RunError, KeyboardInterrupt, TerminationSignal) as error:
             cut.append(error)
             state, reason = road.ending(error)
@@ -87,9 +87,12 @@ def submit(road: Road) -> Concluding:
     return ended[0]
 
 
-def _walk(road: Road) -> Concluding:
+def walk(road: Road) -> Concluding:
+    """The steps of a road as tasks of the flow run that calls; raises what they raise."""
     prepare_corpus(road)
     _tune_all(road)
+    if road.is_over:
+        return conclude(road)
     _train_all(road, road.bind())
     while road.look_again():
         _train_all(road, road.bind())
@@ -99,8 +102,8 @@ def _walk(road: Road) -> Concluding:
 def _tune_all(road: Road) -> None:
     futures = [tune_cell.submit(name=f"{cell.variant} · {cell.size}", road=road, cell=cell) for cell in road.to_tune]
     ended = _all(road, futures)
-    road.raise_if_ended()
-    for future in ended:
+    road.raise_if_stopped()
+    for future in ended if not road.is_over else ():
         future.result()
 
 

@@ -31,7 +31,8 @@ BELOW: dict[str, set[str]] = {
     "search": LOW | {"declare", "account", "model", "corpus", "ledger", "services"},
     "tracking": LOW | {"declare", "account", "model", "corpus", "ledger", "services"},
     "judge": LOW | {"declare", "account", "model", "corpus", "ledger"},
-    "report": LOW | {"declare", "account", "model", "corpus", "ledger", "judge"},
+    "history": LOW | {"declare", "account", "model", "corpus", "ledger", "judge"},
+    "report": LOW | {"declare", "account", "model", "corpus", "ledger", "judge", "history"},
 }
 BELOW["submission"] = {room for room in BELOW if room != "submission"}
 BELOW["upkeep"] = {room for room in BELOW if room != "upkeep"}

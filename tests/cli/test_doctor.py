@@ -290,10 +290,17 @@ def test_a_lease_of_a_dead_process_is_taken_back_and_told(place: Workspace):
     assert ledger.claim(identity, owner=owner)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    sealed = place.run(identity) / "result.json"
+    sealed.rename(kept := sealed.with_suffix(".kept"))
     assert diagnose(place).settled == (f"{identity} was held by a dead process: it has failed, and can be run again",)
     run = ledger.run(identity)
     assert run is not None
     assert (run.state, run.reason) == ("failed", f"{owner} died while it held the run")
+    kept.rename(sealed)
+    diagnose(place)
+    run = ledger.run(identity)
+    assert run is not None
+    assert (run.state, run.reason) == ("done", None), "its result was sealed before its owner died"
     ledger.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 ENDLESS = ("--set", "tokens=64000000")
 
 
@@ -53,3 +55,21 @@ def test_a_limit_that_is_no_time_is_refused(home):
     assert code == 2
     assert "limits.run_seconds: 0 should be greater than 0" in said
     assert "did you mean 'study_seconds'?" in said
+
+
+def test_a_limit_that_falls_in_a_search_is_reported_with_every_judged_run_as_not_run(home):
+    path = home.folder.parent / "searched.yaml"
+    search = "tune: {learning_rate: {low: 1.0e-3, high: 1.0e-1}, trials: 2}\nlimits: {study_seconds: 20}\n"
+    path.write_text(
+        (home.project / "ablations" / "small.yaml").read_text().replace("study: small", "study: searched") + search
+    )
+    code, said = home.run(str(path), *ENDLESS)
+    assert code == 1, said
+    assert "Traceback" not in said
+    assert "stopped  at the study's limit of 20 s; the same command goes on from here" in said
+    assert [(one.state, one.reason) for one in home.submissions()] == [("timed-out", "the study's limit of 20 s")]
+    code, said = home.knockout("report", str(path), *ENDLESS, "--json")
+    assert code == 0, said
+    facts = json.loads(said[said.index("{") :])
+    assert {run["state"] for run in facts["runs"]} == {"planned"}
+    assert facts["study"]["unfinished"].endswith("runs have no result: the study's limit of 20 s")

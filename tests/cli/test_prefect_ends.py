@@ -35,9 +35,13 @@ LEFT_OPEN = """if True:
     from prefect.states import Running
     @flow(name="study")
     def study(): pass
+    @flow(name="training")
+    def training(submission, run): pass
     @task
     def run(): pass
     with get_client(sync_client=True) as client:
+        asked = {"submission": "died", "run": "b"}
+        client.create_flow_run(training, name="training of b", parameters=asked, state=Running())
         for name, tasks in json.loads(sys.argv[2]).items():
             made = client.create_flow_run(study, name=name, state=Running())
             for number, title in enumerate(tasks):
@@ -98,6 +102,7 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         "baseline · pico · s0": ["Completed", None],
         "baseline · pico · s1": ["Crashed", f"{gone} died while it held the run"],
         "baseline · pico · s2": ["Crashed", f"{gone} died"],
+        "training of b": ["Crashed", f"{gone} died while it held the run"],
         "corpus": ["Crashed", f"{gone} died"],
         "finished": ["Completed", None],
         "cancelled": ["Cancelled", "cancelled, as the ledger says"],
@@ -148,11 +153,11 @@ class Counting(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_where_nothing_is_open_one_query_is_made(tmp_path):
+def test_where_nothing_is_open_two_queries_are_made(tmp_path):
     workspace, Counting.asked = open_workspace(tmp_path / "home"), []
     Ledger(workspace).close()
     with HTTPServer(("127.0.0.1", 0), Counting) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert python(RECONCILE, str(workspace.folder), f"http://127.0.0.1:{server.server_port}") == ""
         server.shutdown()
-    assert Counting.asked == ["/api/flow_runs/filter"]
+    assert Counting.asked == ["/api/flow_runs/filter", "/api/task_runs/filter"]

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from knockout.cli.training_claims import Execution
+
 QUIET = ("--no-prefect", "--no-mlflow")
 TRAIN = ("reproduce", "--kind", "train", *QUIET)
 GONE = """corpus: gone
@@ -169,3 +171,10 @@ def test_stopped_or_killed_nothing_of_it_lives_on(home, first, until, number: in
     assert "Traceback" not in said
     until(lambda: home.alive() == [], seconds=15)
     assert home.submission_states()[-1] == "cancelled"
+
+
+def test_limits_reach_the_command_of_each_study():
+    execution = Execution(
+        settle=True, slots=2, run_seconds=None, study_seconds=60.0, prefect=False, mlflow=True, workspace=None
+    )
+    assert execution.arguments == ["--no-prefect", "--slots", "2", "--study-seconds", "60.0"]

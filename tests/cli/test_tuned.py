@@ -76,6 +76,11 @@ def test_a_search_for_every_variant_undoes_the_handicap(studies, shared_home):
     assert [flag for flag in shared_home.facts("tuned")["fairness"] if flag["kind"] in ("handicap", "untuned")] == []
     found = searched(shared_home)
     assert found["fair"] == found["unfair"]
+    patches = {row["variant"]: row["patch"] for row in shared_home.facts("tuned")["differences"]}
+    assert patches["unfair"] == ["norm.kind: rms", "learning_rate: searched"]
+    code, said = shared_home.knockout("plan", "tuned")
+    assert code == 0
+    assert "unfair: norm.kind: rms, learning_rate: searched" in said.replace("\n", " ")
 
 
 def test_every_variant_gets_the_same_search_and_its_trials_are_runs(studies, shared_home):

@@ -51,7 +51,7 @@ def test_what_changes_no_computation_leaves_the_shape(changes: dict[str, Any]):
     [
         {"depth": 3}, {"width": 32}, {"context": 8}, {"batch": 8}, {"accumulate": 2}, {"precision": "bf16"}, {"exam": 512},
         {"attention": {"causal": False}}, {"ffn": {"kind": "moe", "experts": 4, "top_k": 1}}, {"vocabulary": 64},
-        {"dropout": 0.1},
+        {"dropout": 0.1}, {"packing": {"kind": "documents"}},
     ],
     ids=str,
 )  # fmt: skip

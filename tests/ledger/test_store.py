@@ -104,8 +104,8 @@ def test_a_lease_of_another_host_lives_by_its_heartbeat(ledger: Ledger, monkeypa
     submit(ledger, "a")
     ledger.claim("a", owner=Owner("elsewhere", 1, "x"))
     assert ledger.reconcile() == []
-    monkeypatch.setattr("knockout.ledger.store.LEASE_SECONDS", -1.0)
-    assert ledger.reconcile() == ["a"]
+    monkeypatch.setattr("knockout.ledger.leases.LEASE_SECONDS", -1.0)
+    assert ledger.reconcile() == ["a", "s1"]
 
 
 def _claim_all(folder: Path, names: list[str], barrier: object, results: object) -> None:

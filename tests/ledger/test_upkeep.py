@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sql
 
 from knockout.ledger.inventory import cited, entries, every_ask, every_submission
+from knockout.ledger.leases import HEARTBEAT_SECONDS
 from knockout.ledger.process import Owner, this_process
+from knockout.ledger.stops import stop_requested
 from knockout.ledger.store import Ledger
 from knockout.ledger.tables import asks, runs
 from knockout.ledger.workspace import open_workspace
+from knockout.submission.ticking import TICK_SECONDS
 
 RUNS = 5_000
 GONE = Owner(this_process().host, 2**22 + 1, "never")
@@ -39,3 +43,23 @@ def test_reconciling_5000_runs_takes_under_a_second(tmp_path: Path, state: str, 
     assert cited(every_submission(ledger)) == frozenset()
     ledger.close()
     print(f"{RUNS} runs, {dead} of them dead: {seconds:.3f} s")
+
+
+def test_leases_and_heartbeats_cost_under_half_a_percent_of_a_run(tmp_path: Path):
+    """What a submission with one run does for its signs of life, in processor seconds for each second of the run."""
+    ledger, me = Ledger(open_workspace(tmp_path / "home")), this_process()
+    ask = {"meaning": {"seed": 0}, "planned_steps": 10, "flops": 1.0, "variant": "v", "size": "pico", "seed": 0}
+    ledger.submit("s", study="x", plan="", owner=me, runs=[{**ask, "identity": "a", "role": "judged"}])
+    assert ledger.claim("a", owner=me)
+
+    def seconds(doing: Callable[[], object]) -> float:
+        began = time.process_time()
+        for _ in range(100):
+            doing()
+        return (time.process_time() - began) / 100
+
+    beats = seconds(lambda: ledger.beat("a", owner=me)) + seconds(lambda: ledger.beat_submission("s", owner=me))
+    share = beats / HEARTBEAT_SECONDS + seconds(lambda: stop_requested(ledger, submission="s")) / TICK_SECONDS
+    ledger.close()
+    print(f"signs of life cost {share:.3%} of a run")
+    assert share < 0.005

@@ -168,3 +168,11 @@ def test_a_model_too_large_to_be_timed_in_the_budget_goes_by_the_closed_form(led
         assert calibrator.nursery is None
     assert found.measured_share == pytest.approx(0.0)
     assert found.core_seconds == pytest.approx(run_seconds(large, speed=closed_form(large, exam_tokens=EXAM)))
+
+
+def test_runs_on_two_devices_take_half_as_long_and_twice_the_room(ledger: Ledger):
+    given = {"searches": [], "exam_tokens": EXAM, "ledger": ledger, "calibrator": None}
+    one, two = (duration([cell()] * 4, **given, devices=devices) for devices in (1, 2))
+    assert (one.slots, two.slots) == (2, 1)
+    assert two.seconds == pytest.approx(one.seconds)
+    assert two.core_seconds == one.core_seconds

@@ -242,17 +242,6 @@ def test_verdicts_are_a_table_and_tags_however_often_they_are_written(
     assert artifact(client, run, "report.html") == "<h1>residual</h1>"
 
 
-def test_runs_of_dead_processes_are_set_to_failed_and_no_others(mirror: Mirror, client: MlflowClient) -> None:
-    parent = submit(mirror)
-    dead, alive, done = (start(mirror, parent=parent, identity=name * 16) for name in "abc")
-    mirror.close_run(done, state="done", reason="", final={}, artifacts={})
-
-    assert mirror.reconcile(["a" * 16, "c" * 16]) == [dead]
-    status = {run_id: client.get_run(run_id).info.status for run_id in (dead, alive, done, parent)}
-    assert status == {dead: "FAILED", alive: "RUNNING", done: "FINISHED", parent: "RUNNING"}
-    assert client.get_run(dead).info.end_time is not None
-
-
 def test_another_programs_active_run_and_environment_change_nothing(
     mirror: Mirror, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +71,13 @@ class Laboratory:
     def runtime(self, *, checkpoint_seconds: float = 30.0, corpus: Path | None = None) -> Runtime:
         return Runtime(corpus=str(corpus or self.corpus.folder), checkpoint_seconds=checkpoint_seconds)
 
-    def launch(self, run: Tiny, *, checkpoint_seconds: float = 30.0, corpus: Path | None = None) -> Child:
-        return self.nursery.launch(
-            run.folder, runtime=self.runtime(checkpoint_seconds=checkpoint_seconds, corpus=corpus), environment={}
-        )
+    def launch(self, run: Tiny, *, checkpoint_seconds: float = 30.0, corpus: Path | None = None, **placed: Any) -> Child:
+        runtime = replace(self.runtime(checkpoint_seconds=checkpoint_seconds, corpus=corpus), **placed)
+        return self.nursery.launch(run.folder, runtime=runtime, environment={})
 
-    def train(self, run: Tiny, *, checkpoint_seconds: float = 30.0, corpus: Path | None = None) -> int | None:
-        """Train a run until its process ends; the exit code."""
-        child = self.launch(run, checkpoint_seconds=checkpoint_seconds, corpus=corpus)
+    def train(self, run: Tiny, *, checkpoint_seconds: float = 30.0, corpus: Path | None = None, **placed: Any) -> int | None:
+        """Train a run until its process ends, `placed` on devices; the exit code."""
+        child = self.launch(run, checkpoint_seconds=checkpoint_seconds, corpus=corpus, **placed)
         assert child.ended.wait(DEADLINE_SECONDS)
         return child.code
 

@@ -9,7 +9,20 @@ from typing import Annotated
 import typer
 
 from knockout import __version__
-from knockout.cli import declarations, generating, reproducing, running, services, stopping, upkeep
+from knockout.cli import (
+    corpus,
+    costing,
+    declarations,
+    generating,
+    pools,
+    reproducing,
+    running,
+    scheduling,
+    services,
+    stopping,
+    sweeping,
+    upkeep,
+)
 from knockout.errors import InputError, KnockoutError, Stopped
 
 INTERRUPTED = 130
@@ -46,9 +59,14 @@ declarations.register(app)
 running.register(app)
 generating.register(app)
 reproducing.register(app)
+pools.register(app)
 stopping.register(app)
+scheduling.register(app)
+sweeping.register(app)
 services.register(app)
+corpus.register(app)
 upkeep.register(app)
+costing.register(app)
 
 
 def main() -> None:

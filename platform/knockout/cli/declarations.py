@@ -12,6 +12,13 @@ import typer
 from knockout.cli.options import AsJson, Home, Seeds, Set, Size, StudyName
 
 
+class Declared(StrEnum):
+    """What a file may declare."""
+
+    STUDY = "study"
+    CORPUS = "corpus"
+
+
 class Dtype(StrEnum):
     """What a number is stored in."""
 
@@ -29,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command(short_help="Check declarations: every problem at once.")(check)
     app.command(short_help="Show variants, costs, and runs to do and to reuse.")(plan)
     app.command(short_help="Count parameters, FLOPs, cache and bytes.")(params)
-    app.command(short_help="Write the JSON Schema of a study, for editors.")(schema)
+    app.command(short_help="Write the JSON Schema of a study or a corpus, for editors.")(schema)
 
 
 def check(
@@ -124,9 +131,10 @@ def params(
 
 
 def schema(
+    of: Annotated[Declared, typer.Argument(help="What the files declare.")] = Declared.STUDY,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of the terminal.")] = None,
 ) -> None:
-    """Write the JSON Schema of a study, for editors."""
+    """Write the JSON Schema of a study or a corpus, for editors."""
     from knockout.declare.study_schema import study_schema
 
     text = json.dumps(study_schema(), indent=2)

@@ -12,9 +12,17 @@ from knockout.declare.settings import defaults
 from knockout.errors import InputError
 
 
-def load(study: str, *, size: str | None, seeds: int | None, settings: list[str] | None, settle: bool = False) -> Loaded:
+def load(
+    study: str,
+    *,
+    size: str | None,
+    seeds: int | None,
+    settings: list[str] | None,
+    settle: bool = False,
+    from_seed: int | None = None,
+) -> Loaded:
     """A study with the command line's changes."""
-    overrides = Overrides(size=size, seeds=seeds, settings=tuple(settings or ()), settle=settle)
+    overrides = Overrides(size=size, seeds=seeds, settings=tuple(settings or ()), settle=settle, from_seed=from_seed)
     return load_study(find_study(study), overrides=overrides)
 
 

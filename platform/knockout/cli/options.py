@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,10 +14,18 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting of the baseline; repeatable.")
 ]
 Settle = Annotated[bool, typer.Option("--settle", help="Add the study's declared seeds while a claim is open.")]
+FromSeed = Annotated[
+    int | None, typer.Option("--from-seed", min=0, help="First seed, as many from there on as the study has.")
+]
 Home = Annotated[
     Path | None, typer.Option("--workspace", help="The workspace folder [default: $KNOCKOUT_HOME or ./.knockout].")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print plain data instead of text.")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices each run takes instead of the study's own.")]
+Strategy = Annotated[
+    Literal["ddp", "fsdp"] | None,
+    typer.Option("--strategy", help="What a run's devices share: ddp the data, fsdp the weights."),
+]
 Slots = Annotated[int | None, typer.Option(min=1, help="Runs at a time [default: one for each core or GPU].")]
 RunSeconds = Annotated[float | None, typer.Option(min=1, help="Longest time a run may take.")]
 StudySeconds = Annotated[float | None, typer.Option(min=1, help="Longest time the whole study may take.")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from knockout.cli.options import AsJson, Home, Mlflow, Prefect, RunSeconds, Slots
+from knockout.cli.options import AsJson, Home, Mlflow, Prefect, RunSeconds, Settle, Slots, StudySeconds
 
 if TYPE_CHECKING:
     from knockout.declare.claims_file import Kind as CalculatedKind
@@ -47,8 +47,10 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --kind train: show what would run, and about how long.")
     ] = False,
+    settle: Settle = False,
     slots: Slots = None,
     run_seconds: RunSeconds = None,
+    study_seconds: StudySeconds = None,
     prefect: Prefect = True,
     mlflow: Mlflow = True,
     workspace: Home = None,
@@ -80,7 +82,15 @@ def reproduce(
         _end(show_plans(training, workspace=workspace, as_json=as_json))
     rows, missed = _calculate(chosen, silent=as_json) if chosen else [], list[str]()
     if training:
-        execution = Execution(slots=slots, run_seconds=run_seconds, prefect=prefect, mlflow=mlflow, workspace=workspace)
+        execution = Execution(
+            settle=settle,
+            slots=slots,
+            run_seconds=run_seconds,
+            study_seconds=study_seconds,
+            prefect=prefect,
+            mlflow=mlflow,
+            workspace=workspace,
+        )
         missed = train_all(training, execution=execution, silent=as_json) if starting else refusals(training)
         rows += show_trained(training, workspace=workspace, silent=as_json)
     if as_json:

@@ -11,6 +11,8 @@ import typer
 
 from knockout.cli.options import (
     AsJson,
+    Devices,
+    FromSeed,
     Home,
     Mlflow,
     Prefect,
@@ -20,6 +22,7 @@ from knockout.cli.options import (
     Settle,
     Size,
     Slots,
+    Strategy,
     StudyName,
     StudySeconds,
 )
@@ -38,7 +41,10 @@ def run(
     seeds: Seeds = None,
     set_: Set = None,
     settle: Settle = False,
+    from_seed: FromSeed = None,
     slots: Slots = None,
+    devices: Devices = None,
+    strategy: Strategy = None,
     run_seconds: RunSeconds = None,
     study_seconds: StudySeconds = None,
     prefect: Prefect = True,
@@ -49,10 +55,17 @@ def run(
     from knockout.cli.loading import load
     from knockout.cli.submitting import run_study
     from knockout.ledger.workspace import open_workspace
-    from knockout.submission.road import Options
+    from knockout.submission.options import Options
 
-    loaded = load(study, size=size, seeds=seeds, settings=set_, settle=settle)
-    options = Options(slots=slots, run_seconds=run_seconds, study_seconds=study_seconds, mlflow=mlflow)
+    loaded = load(study, size=size, seeds=seeds, settings=set_, settle=settle, from_seed=from_seed)
+    options = Options(
+        slots=slots,
+        run_seconds=run_seconds,
+        study_seconds=study_seconds,
+        mlflow=mlflow,
+        devices=devices,
+        strategy=strategy,
+    )
     sys.exit(run_study(loaded, workspace=open_workspace(workspace), options=options, prefect=prefect))
 
 
@@ -62,11 +75,13 @@ def report(
     seeds: Seeds = None,
     set_: Set = None,
     settle: Settle = False,
+    from_seed: FromSeed = None,
     workspace: Home = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a study's report anew from its run files, and print where it is, or the same facts as data."""
     from knockout.cli.loading import study_name
+    from knockout.cli.settling import set_right
     from knockout.declare.load import Overrides, find_study
     from knockout.errors import InputError
     from knockout.ledger.store import Ledger
@@ -75,8 +90,8 @@ def report(
 
     place = open_workspace(workspace)
     ledger = Ledger(place)
-    ledger.reconcile()
-    overrides = Overrides(size=size, seeds=seeds, settings=tuple(set_ or ()), settle=settle)
+    set_right(ledger)
+    overrides = Overrides(size=size, seeds=seeds, settings=tuple(set_ or ()), settle=settle, from_seed=from_seed)
     name, arguments = study_name(study), overrides.arguments
     facts = ledger.facts(name, arguments=arguments)
     if facts is None:

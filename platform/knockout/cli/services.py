@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from knockout.cli.options import AsJson, Home
+from knockout.cli.options import AsJson, Home, Slots
 
 PAGES = {"prefect": "/runs", "mlflow": "/#/experiments"}
 """Where a server's UI shows studies."""
@@ -17,65 +16,73 @@ PAGES = {"prefect": "/runs", "mlflow": "/#/experiments"}
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(short_help="Start the local Prefect and MLflow servers.")(up)
-    app.command(short_help="Show servers, and how submissions stand.")(status)
-    app.command(short_help="Stop the servers that `up` started.")(down)
+    app.command(short_help="Start the local Prefect and MLflow servers and a worker.")(up)
+    app.command(short_help="Show services, and how submissions stand.")(status)
+    app.command(short_help="Stop what `up` started.")(down)
 
 
 def up(
     prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
     mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow server.")] = 5000,
+    slots: Slots = None,
     workspace: Home = None,
 ) -> None:
-    """Start the local Prefect and MLflow servers, wait until they answer, and say where their UIs are.
+    """Start the local Prefect and MLflow servers and a worker, wait until they answer, and say where the UIs are.
 
-    What dead processes left open in Prefect is set right.
+    What runs already stays as it is. What dead processes left open in Prefect is set right, and schedules are made as they
+    are declared.
     """
     from knockout import services
-    from knockout.cli.flows import load_flow
+    from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.scheduling import match_schedules
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
+    from knockout.services.catalog import POOL
+    from knockout.submission.slots import usable_slots
 
     place = open_workspace(workspace)
     ledger = Ledger(place)
     ledger.reconcile()
-    print("starting Prefect and MLflow …", file=sys.stderr)
+    print("starting Prefect, MLflow and a worker …", file=sys.stderr)
     started = services.up(place.folder, ports={"prefect": prefect_port, "mlflow": mlflow_port})
     services.apply_quiet_environment(place.folder)
     for service in started:
-        if service.name == "prefect":
-            load_flow("reconciling", server=service.url).reconcile(ledger)
         print(f"{service.name:8} {service.url}{PAGES[service.name]}")
+    prefect = next(service.url for service in started if service.name == "prefect")
+    load_flow("reconciling", server=prefect, retries=PATIENT).reconcile(ledger)
+    load_flow("deploying", server=prefect, retries=PATIENT).deploy(pool=POOL)
+    match_schedules(place, server=prefect)
+    services.up_worker(place.folder, pool=POOL, slots=slots, prefect=prefect)
+    print(f"worker   pool {POOL}, {slots or usable_slots()} runs at a time")
 
 
-def status(workspace: Home = None, as_json: AsJson = False) -> None:
-    """Show which servers run, what is being trained, and how the newest submissions ended."""
-    from rich.console import Console
-
-    from knockout import services
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[STUDY|SUBMISSION]", help="Show each run of its newest submission.")
+    ] = None,
+    workspace: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which services run, what waits in which queue, what is being trained, and how the newest submissions ended."""
+    from knockout.cli.settling import set_right
+    from knockout.cli.standing import overview, standing
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
-    from knockout.submission.tables import service_table, submission_table
-    from knockout.submission.watching import submissions
 
     place = open_workspace(workspace)
     ledger = Ledger(place)
-    ledger.reconcile()
-    servers, newest = services.status(place.folder), submissions(ledger, limit=10)
+    set_right(ledger)
+    shown = overview(ledger) if name is None else standing(ledger, name=name)
     if as_json:
-        data = {"services": [asdict(server) for server in servers], "submissions": [asdict(item) for item in newest]}
-        print(json.dumps(data, indent=1, default=str))
-        return
-    console = Console()
-    console.print(service_table(servers))
-    if newest:
-        console.print(submission_table(newest))
+        print(json.dumps(shown.data, indent=1, default=str))
+    else:
+        shown.show()
 
 
 def down(workspace: Home = None) -> None:
-    """Stop exactly the servers that `up` started."""
+    """Stop exactly what `up` started; runs of the worker stop after their step, with a checkpoint."""
     from knockout import services
     from knockout.ledger.workspace import open_workspace
 
     stopped = services.down(open_workspace(workspace).folder)
-    print(f"stopped {' and '.join(stopped)}" if stopped else "nothing was running")
+    print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 150.0
-"""A run has 20 s for its step before it is killed, and the mirror to MLflow a minute for what is left."""
+"""A run has some seconds for its step before it is killed, and the mirror to MLflow a minute for what is left."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,25 +30,46 @@ def stop(
 ) -> None:
     """Ask the running submissions of a study, or the one named, to end as Ctrl-C would: runs stop with a checkpoint."""
     from knockout.cli.loading import study_name
+    from knockout.cli.settling import set_right
     from knockout.ledger.stops import request_stop
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
 
     ledger = Ledger(open_workspace(workspace))
-    ledger.reconcile()
+    set_right(ledger)
     wanted = study_name(name)
     known = ledger.submissions()
     running = [one for one in known if one.state == "running" and wanted in (one.study, one.submission)]
+    called_off = _call_off(ledger, name=wanted, known=known)
+    for line in called_off:
+        print(line)
     if not running:
-        _must_be_known(wanted, submissions=known)
-        print(f"nothing of '{wanted}' is running")
+        if not called_off:
+            check_known(wanted, submissions=known)
+            print(f"nothing of '{wanted}' is running")
         return
     request_stop(ledger, submissions=[one.submission for one in running])
     for ended in _await_end(ledger, names=[one.submission for one in running]):
         print(f"{ended.study} {ended.submission}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
 
 
-def _must_be_known(name: str, *, submissions: Sequence[Submission]) -> None:
+def _call_off(ledger: Ledger, *, name: str, known: Sequence[Submission]) -> list[str]:
+    """Take back what was handed to a pool and no worker has begun; a line for each."""
+    from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.prefect_server import prefect_address
+    from knockout.submission.requests import waiting_requests, withdraw
+
+    names = frozenset(one.submission for one in known)
+    waiting = waiting_requests(ledger.workspace, known=names)
+    found = [one for one in waiting if name in (one.study_name, one.submission)]
+    for one in found:
+        withdraw(one.submission, ledger=ledger)
+        server = prefect_address(ledger.workspace)
+        load_flow("submitting", server=server, retries=PATIENT).call_off(one.submission, reason="stopped by `knockout stop`")
+    return [f"{one.study_name} {one.submission}: cancelled before a worker began it" for one in found]
+
+
+def check_known(name: str, *, submissions: Sequence[Submission]) -> None:
     """Refuse a name that is neither a study's nor a submission's."""
     from knockout import project
     from knockout.declare.problems import nearest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from dataclasses import replace
 
@@ -16,9 +17,14 @@ from knockout.ledger.workspace import Workspace
 from knockout.report.terminal import control_lines, fairness_lines, metric_table, verdict_table
 from knockout.submission import plain
 from knockout.submission.concluding import Concluding, open_variants
-from knockout.submission.road import Options, Road
+from knockout.submission.options import Options
+from knockout.submission.road import Road
 from knockout.submission.tables import cell_table
 from knockout.training.stop import Stop
+
+log = logging.getLogger(__name__)
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
@@ -54,6 +60,19 @@ def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) 
     watcher.note("waiting for Prefect's server …")
     try:
         url = server.wait()
+    except ServiceError as error:
+        watcher.note(f"{error}\nGoing on without Prefect.")
+        return plain.submit(road)
+    concluding = _through(url, road=road, watcher=watcher)
+    try:
+        load_flow("reconciling", server=url).confirm(road.ledger, submission=road.submission)
+    except ServiceError as error:
+        log.debug("%s; the next command tells it", error)
+    return concluding
+
+
+def _through(url: str, *, road: Road, watcher: Watcher) -> Concluding:
+    try:
         load_flow("reconciling", server=url).reconcile(road.ledger)
         return load_flow("study", server=url).submit(road)
     except ServiceError as error:
@@ -62,14 +81,19 @@ def _submit(road: Road, *, server: services.Borrowing | None, watcher: Watcher) 
 
 
 class stopping:
-    """While entered, SIGTERM ends the work as Ctrl-C does: runs stop after their step, with a checkpoint."""
+    """While entered, SIGTERM ends the work as Ctrl-C does: runs stop after their step, with a checkpoint.
+
+    So does a terminal that is closed, unless the command was started to outlive it (nohup).
+    """
 
     def __enter__(self) -> Stop:
-        self.before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        self.before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
         return Stop()
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self.before)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
 
 def _open_claims(console: Console, *, loaded: Loaded, concluding: Concluding) -> None:

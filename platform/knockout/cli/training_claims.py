@@ -12,6 +12,7 @@ from rich.console import Console
 
 from knockout import project
 from knockout.account.matching import plan_study
+from knockout.cli.settling import set_right
 from knockout.cli.unattended import run_command
 from knockout.declare.claimed import ClaimedStudy, RefusedStudy, stands_for
 from knockout.declare.claims_file import LoadedClaim
@@ -35,16 +36,23 @@ Studies = Sequence[ClaimedStudy | RefusedStudy]
 class Execution:
     """How studies are run; as for `knockout run`."""
 
+    settle: bool
     slots: int | None
     run_seconds: float | None
+    study_seconds: float | None
     prefect: bool
     mlflow: bool
     workspace: Path | None
 
     @property
     def arguments(self) -> list[str]:
-        """The same, for the command line."""
-        given = {"--slots": self.slots, "--run-seconds": self.run_seconds, "--workspace": self.workspace}
+        """The same, for the command line, but for the looks, which not every study declares."""
+        given = {
+            "--slots": self.slots,
+            "--run-seconds": self.run_seconds,
+            "--study-seconds": self.study_seconds,
+            "--workspace": self.workspace,
+        }
         switches = [*([] if self.prefect else ["--no-prefect"]), *([] if self.mlflow else ["--no-mlflow"])]
         return [*switches, *(word for name, value in given.items() if value is not None for word in (name, str(value)))]
 
@@ -77,8 +85,9 @@ def train_all(studies: Studies, *, execution: Execution, silent: bool) -> list[s
     for place, study in enumerate(ready, start=1):
         size = study.loaded.overrides.size
         console.print(f"\n[{place} of {len(ready)}] {study.name}", highlight=False, markup=False)
-        sized = ["--size", size] if size is not None else []
-        if (code := run_command(["run", study.name, *sized, *execution.arguments], silent=silent)) != 0:
+        changes = ["--size", size] if size is not None else []
+        changes += ["--settle"] if execution.settle and study.loaded.study.settle is not None else []
+        if (code := run_command(["run", study.name, *changes, *execution.arguments], silent=silent)) != 0:
             ended = "refused" if code == 2 else "failed"
             missed.append(f"{study.name}: {ended}, as said above (exit code {code})")
     console.print()
@@ -88,7 +97,7 @@ def train_all(studies: Studies, *, execution: Execution, silent: bool) -> list[s
 def show_trained(studies: Studies, *, workspace: Path | None, silent: bool) -> list[dict[str, Any]]:
     """Show the verdicts that the workspace has, unless silent; as plain data."""
     ledger = Ledger(open_workspace(workspace))
-    ledger.reconcile()
+    set_right(ledger)
     found = [reproduced(study, ledger=ledger) for study in studies if isinstance(study, ClaimedStudy)]
     ledger.close()
     rows = [row for study in found for row in study.rows]

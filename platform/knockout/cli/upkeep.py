@@ -83,6 +83,7 @@ def gc(
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.tracking.removal import Remover
+    from knockout.training.untold import reconcile
     from knockout.upkeep import measures, sweeping
 
     wanted = sweeping.Wanted(
@@ -92,7 +93,7 @@ def gc(
         weights_only=weights,
     )
     ledger = Ledger(open_workspace(workspace))
-    ledger.reconcile()
+    reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
     gone = list(sweeping.sweep(ledger, chosen=chosen, remover=remover)) if yes else []

@@ -53,7 +53,7 @@ class Watcher(Listener):
         """A line of its own."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def corpus(self, stage: str, fraction: float) -> None:
+    def corpus(self, stage: str, fraction: float, num_bytes: int) -> None:
         """A bar for the corpus; elsewhere one line for each stage."""
         with self.lock:
             if self.console.is_terminal:

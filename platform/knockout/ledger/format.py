@@ -18,8 +18,10 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.schema import CreateColumn
 
 from knockout.errors import WorkspaceError
+from knockout.ledger import postgres
 from knockout.ledger.tables import schema
 from knockout.ledger.workspace import VARIABLE, Workspace
+from knockout.services.database import find_database
 
 FORMAT = 1
 """Raised when an older knockout can no longer read what this one writes; a new column that may be empty needs it not."""
@@ -31,6 +33,9 @@ def bring_up(engine: Engine, *, workspace: Workspace) -> None:
     Raises:
         WorkspaceError: the ledger is of a newer knockout, or lacks a column that cannot be filled in.
     """
+    if (database := find_database(workspace.folder)) is not None:
+        postgres.bring_up(engine, database=database, schema=schema, format_=FORMAT)
+        return
     with engine.connect() as connection:
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
         missing = lacking(connection)

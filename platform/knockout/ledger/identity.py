@@ -7,11 +7,10 @@ reach the hash. Only plain data is encoded; anything else raises.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from typing import Any
 
 from knockout.declare.architecture import Architecture
+from knockout.declare.plain import canonical
 from knockout.declare.recipe import Recipe
 
 SEMANTICS = 1
@@ -39,16 +38,6 @@ def identity(data: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(data).encode()).hexdigest()[:IDENTITY_DIGITS]
 
 
-def canonical(data: Any) -> str:
-    """JSON with sorted keys and no spaces.
-
-    Raises:
-        TypeError: something in it is not plain data, or is a number that JSON does not have.
-    """
-    _check(data, path="")
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Dotted paths whose values differ between two meanings, with both values; None where there is none."""
     before, after = flatten(old), flatten(new)
@@ -66,21 +55,3 @@ def flatten(data: dict[str, Any], *, path: str = "") -> dict[str, Any]:
         name = f"{path}.{key}" if path else key
         flat |= flatten(value, path=name) if isinstance(value, dict) else {name: value}
     return flat
-
-
-def _check(data: Any, *, path: str) -> None:
-    match data:
-        case None | bool() | int() | str():
-            return
-        case float() if math.isfinite(data):
-            return
-        case dict():
-            for key, value in data.items():
-                if type(key) is not str:
-                    raise TypeError(f"{path}: the key {key!r} is not a string")
-                _check(value, path=f"{path}.{key}")
-        case list() | tuple():
-            for index, value in enumerate(data):
-                _check(value, path=f"{path}[{index}]")
-        case _:
-            raise TypeError(f"{path or 'the value'}: {data!r} is not plain data")

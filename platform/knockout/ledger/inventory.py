@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sql
 
-from knockout.ledger.leases import NOBODY
-from knockout.ledger.process import Owner
-from knockout.ledger.store import FINISHED, HELD, Ledger, LedgerRun
+from knockout.ledger.dialects import DatabaseTime, in_order_of_insertion, insert, member, one_at_a_time
+from knockout.ledger.leases import HELD_TO_THE_END, NOBODY
+from knockout.ledger.process import Owner, tells_death
+from knockout.ledger.store import ASKING, FINISHED, HELD, PRUNED, Ledger, LedgerRun
 from knockout.ledger.tables import asks, runs, submissions, telling
 
 
@@ -74,24 +75,48 @@ class Submitted:
 def entries(ledger: Ledger) -> dict[str, Entry]:
     """Every run by identity."""
     columns = (runs.c.identity, runs.c.state, runs.c.reason, runs.c.finished, runs.c.created)
-    corpus = sql.func.json_extract(runs.c.meaning, "$.corpus")
+    corpus = member(runs.c.meaning, name="corpus", bind=ledger.engine)
     with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
         rows = connection.execute(sql.select(*columns, corpus.label("corpus")))
         found = [Entry(row.identity, row.state, row.reason, row.corpus or "", row.finished or row.created) for row in rows]
     return {entry.identity: entry for entry in found}
 
 
-def every_ask(ledger: Ledger) -> list[Ask]:
-    """What all submissions asked for, in that order."""
+def every_ask(ledger: Ledger, *, of: Collection[str] | None = None) -> list[Ask]:
+    """What all submissions, or only some, asked for, in that order."""
+    query = asks.select() if of is None else asks.select().where(asks.c.submission.in_(of))
     with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
-        rows = connection.execute(asks.select().order_by(sql.text("rowid")))
+        rows = connection.execute(query.order_by(in_order_of_insertion(connection)))
         return [Ask(row.submission, row.identity, row.variant, row.size, row.seed, row.role) for row in rows]
 
 
 def every_submission(ledger: Ledger) -> list[Submitted]:
     """All submissions, oldest first."""
+    return _submitted(ledger, submissions.select())
+
+
+def owed_submissions(ledger: Ledger) -> list[Submitted]:
+    """Ended submissions that are mirrored to MLflow, and are not known to be shown there as they are; oldest first."""
+    table = submissions.c
+    owed = (table.state != "running", table.mirrored.is_(True), table.shown.is_not(True))
+    return _submitted(ledger, submissions.select().where(*owed))
+
+
+def note_shown(ledger: Ledger, submission: str) -> None:
+    """Note that MLflow shows all of an ended submission. One that asked for a run which has no result stays to be looked
+    at: whoever trains that run later changes what is to be shown.
+    """
+    open_ = sql.exists().where(
+        asks.c.submission == submission, asks.c.identity == runs.c.identity, runs.c.state.not_in((*FINISHED, PRUNED))
+    )
+    change = submissions.update().where(submissions.c.submission == submission, submissions.c.state != "running", ~open_)
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        connection.execute(change.values(shown=True))
+
+
+def _submitted(ledger: Ledger, query: sql.Select[Any]) -> list[Submitted]:
     with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
-        rows = connection.execute(submissions.select().order_by(submissions.c.created))
+        rows = connection.execute(query.order_by(submissions.c.created))
         return [
             Submitted(
                 row.submission,
@@ -133,7 +158,25 @@ def adopt(ledger: Ledger, *, run: LedgerRun, flops: float) -> bool:
         "finished": time.time(),
     }
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
-        return connection.execute(runs.insert().prefix_with("OR IGNORE").values(**row)).rowcount > 0
+        return connection.execute(insert(runs, bind=connection).values(**row).on_conflict_do_nothing()).rowcount > 0
+
+
+def left_by_the_dead(ledger: Ledger) -> list[str]:
+    """Identities of the runs that have failed because their owner died while it held them."""
+    query = sql.select(runs.c.identity, runs.c.reason).where(
+        runs.c.state == "failed", runs.c.reason.contains(HELD_TO_THE_END)
+    )
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        return [row.identity for row in connection.execute(query) if tells_death(row.reason)]
+
+
+def enter_result(ledger: Ledger, identity: str, *, result: Mapping[str, Any]) -> bool:
+    """Record the sealed result of a run that its dead owner did not tell; False when somebody has claimed the run since."""
+    change = runs.update().where(runs.c.identity == identity, runs.c.state == "failed", runs.c.host.is_(None))
+    told = {"state": result["outcome"], "reason": result["reason"], "step": result["step"]}
+    measured = {"metrics": json.dumps(result["metrics"]), "seconds": runs.c.seconds + result["seconds"]}
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        return connection.execute(change.values(**told, **measured)).rowcount > 0
 
 
 def take(ledger: Ledger, identity: str, *, owner: Owner) -> bool:
@@ -147,13 +190,14 @@ def take(ledger: Ledger, identity: str, *, owner: Owner) -> bool:
         .values(
             state="leased",
             reason="is being removed",
-            heartbeat=time.time(),
+            heartbeat=DatabaseTime(),
             host=owner.host,
             pid=owner.pid,
             process_started=owner.started,
         )
     )
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        one_at_a_time(connection, what=ASKING)
         return connection.execute(change).rowcount > 0
 
 

@@ -1,6 +1,8 @@
 """Leases that end without their owner.
 
-The invariant: a lease that changed hands meanwhile stays.
+The invariant: a holder that is dead, or that has shown no sign of life for so long that it must be taken for dead, loses
+what it holds; a lease that changed hands or was renewed meanwhile stays. How long a sign of life is past is told by the
+database's clock, which is one for all hosts.
 """
 
 from __future__ import annotations
@@ -12,31 +14,85 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
-from knockout.ledger.process import Owner
-from knockout.ledger.tables import runs
+from knockout.ledger.dialects import DatabaseTime
+from knockout.ledger.process import SILENT, Owner
+from knockout.ledger.tables import runs, submissions
 
 HELD = ("leased", "running")
 """The states of a run that somebody holds."""
+HEARTBEAT_SECONDS = 5.0
+"""Who holds a run, or executes a submission, says so often that it still works."""
+LEASE_SECONDS = 60.0
+"""A lease is lost when its heartbeat is older than this: also that of a process which is there but does not move."""
+HELD_TO_THE_END = "while it held the run"
+"""Ends the reason of a run whose owner is dead."""
 NOBODY = {"host": None, "pid": None, "process_started": None}
-LEASE: list[sql.Column[Any]] = [runs.c[name] for name in ("identity", "host", "pid", "process_started", "heartbeat")]
+_HOLDER = ("host", "pid", "process_started", "heartbeat")
+_NOW = DatabaseTime().label("now")
+LEASE: list[sql.ColumnElement[Any]] = [*(runs.c[name] for name in ("identity", *_HOLDER)), _NOW]
 """What says who holds a run."""
+EXECUTION: list[sql.ColumnElement[Any]] = [*(submissions.c[name] for name in ("submission", "created", *_HOLDER)), _NOW]
+"""What says who executes a submission."""
 
 
-def end_leases(connection: Connection, *, of: Iterable[Row[Any]]) -> None:
-    """Runs whose owner is dead become failed, all in one statement; `of` are rows of LEASE."""
+def owner_of(row: Row[Any]) -> Owner | None:
+    """Who holds what a row describes."""
+    return Owner(row.host, row.pid, row.process_started) if row.host is not None else None
+
+
+def death_of_holder(row: Row[Any]) -> str | None:
+    """Why the holder of a run, a row of LEASE, is taken for dead; None while it lives."""
+    owner = owner_of(row)
+    why = _death(owner, heartbeat=row.heartbeat, now=row.now) if owner is not None else "nobody knows who had it"
+    return f"{why} {HELD_TO_THE_END}" if why is not None else None
+
+
+def death_of_executor(row: Row[Any]) -> str | None:
+    """Why the process of a submission, a row of EXECUTION, is taken for dead; None while it lives, or is not known.
+
+    What an older knockout began has no heartbeat: elsewhere it counts from its beginning, here its process is seen.
+    """
+    owner = owner_of(row)
+    if owner is None:
+        return None
+    here = owner.alive() is not None
+    beaten = row.now if row.heartbeat is None and here else row.heartbeat or row.created
+    return _death(owner, heartbeat=beaten, now=row.now)
+
+
+def end_leases(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]) -> None:
+    """Runs whose holder is dead become failed, all in one statement; `of` are rows of LEASE, each with the reason."""
     change = (
         runs.update()
         .where(
             runs.c.identity == sql.bindparam("of"),
             sql.or_(*(runs.c.state == state for state in HELD)),  # IN cannot be executed for many rows
-            runs.c.pid == sql.bindparam("by"),
-            runs.c.process_started == sql.bindparam("since"),
+            runs.c.pid.is_not_distinct_from(sql.bindparam("by")),
+            runs.c.process_started.is_not_distinct_from(sql.bindparam("since")),
+            runs.c.heartbeat.is_not_distinct_from(sql.bindparam("beaten")),
         )
-        .values(state="failed", reason=sql.bindparam("why"), finished=time.time(), **NOBODY)
+        .values(state="failed", reason=sql.bindparam("why"), finished=time.time(), heartbeat=None, **NOBODY)
     )
-    connection.execute(change, [_ended(row) for row in of])
+    connection.execute(
+        change,
+        [
+            {"of": row.identity, "by": row.pid, "since": row.process_started, "beaten": row.heartbeat, "why": why}
+            for row, why in of
+        ],
+    )
 
 
-def _ended(row: Row[Any]) -> dict[str, Any]:
-    owner = Owner(row.host, row.pid, row.process_started)
-    return {"of": row.identity, "by": owner.pid, "since": owner.started, "why": f"{owner} died while it held the run"}
+def end_executions(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]) -> None:
+    """Submissions whose process is dead become failed; `of` are rows of EXECUTION, each with the reason."""
+    table = submissions.c
+    for row, why in of:
+        same = sql.and_(table.submission == row.submission, table.heartbeat.is_not_distinct_from(row.heartbeat))
+        change = submissions.update().where(same, table.state == "running")
+        connection.execute(change.values(state="failed", reason=why, finished=time.time(), heartbeat=None, **NOBODY))
+
+
+def _death(owner: Owner, *, heartbeat: float | None, now: float) -> str | None:
+    if owner.alive() is False:
+        return f"{owner} died"
+    silent = now - (heartbeat or 0.0) > LEASE_SECONDS
+    return f"{owner} {SILENT} for {LEASE_SECONDS:g} s" if silent else None

@@ -11,6 +11,7 @@ import time
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from knockout.ledger.dialects import POSTGRES
 from knockout.ledger.leases import HELD, NOBODY
 from knockout.ledger.tables import place, runs, submissions
 from knockout.ledger.workspace import Workspace
@@ -21,6 +22,8 @@ def settle(connection: Connection, *, workspace: Workspace) -> str | None:
 
     In a copy, whose folder is another one also by its inode, the leases and running submissions of the original end.
     """
+    if connection.dialect.name == POSTGRES:
+        return None  # it lies in no workspace
     here = workspace.folder.resolve()
     now = {"folder": str(here), "inode": here.stat().st_ino}
     before = connection.execute(place.select()).first()

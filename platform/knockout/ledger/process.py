@@ -10,6 +10,9 @@ from functools import cache
 
 from knockout.services import processes
 
+SILENT = "gave no sign of life"
+"""What is said of a process that is there, or on another host, but does not renew what it holds."""
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -30,8 +33,8 @@ class Owner:
 
 
 def tells_death(reason: str | None) -> bool:
-    """Whether a reason is that of work which ended because its owner died."""
-    return reason is not None and re.match(r"process \d+ on \S+ died", reason) is not None
+    """Whether a reason is that of work which ended because its owner died, or was taken for dead."""
+    return reason is not None and re.match(rf"process \d+ on \S+ (died|{SILENT})", reason) is not None
 
 
 @cache

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import Connection
 
 from knockout import __version__
-from knockout.ledger.identity import canonical
+from knockout.declare.plain import canonical
+from knockout.ledger.dialects import insert
 from knockout.ledger.store import Ledger
 from knockout.ledger.tables import speeds, telling
 
@@ -30,8 +30,8 @@ CALIBRATION = "calibration"
 """The origin of a figure that no run gave."""
 NEWEST = 9
 """Runs of a shape whose median is taken."""
-_COMPUTED = ("batch", "accumulate", "precision", "compile", "loss")
-"""What of a recipe a step's computation depends on."""
+_COMPUTED = ("batch", "accumulate", "precision", "compile", "loss", "packing")
+"""What of a recipe a step's computation depends on, where the recipe says it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Speed:
 def shape(meaning: Mapping[str, Any]) -> str:
     """What of a run's meaning decides how long its parts take, as a digest: not its seed, its budget or its rate."""
     architecture = {name: value for name, value in meaning["architecture"].items() if name != "init"}
-    recipe = {name: meaning["recipe"][name] for name in _COMPUTED}
+    recipe = {name: meaning["recipe"][name] for name in _COMPUTED if name in meaning["recipe"]}
     computed = {"architecture": architecture, "recipe": recipe, "exam": meaning["evaluation"]["tokens"]}
     return hashlib.sha256(canonical(computed).encode()).hexdigest()[:20]
 
@@ -71,7 +71,11 @@ def remember(ledger: Ledger, *, shape: str, origin: str, speed: Speed) -> None:
         "measured": time.time(),
     }
     row = {"machine": processor(), "versions": versions(), "shape": shape, "origin": origin, **parts}
-    change = insert(speeds).values(**row).on_conflict_do_update(index_elements=list(speeds.primary_key), set_=parts)
+    change = (
+        insert(speeds, bind=ledger.engine)
+        .values(**row)
+        .on_conflict_do_update(index_elements=list(speeds.primary_key), set_=parts)
+    )
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
         connection.execute(change)
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection
 
 import sqlalchemy as sql
-from sqlalchemy.dialects.sqlite import insert
 
+from knockout.ledger.dialects import insert
 from knockout.ledger.store import Ledger
 from knockout.ledger.tables import stops, telling
 
@@ -25,7 +25,7 @@ def request_stop(ledger: Ledger, *, submissions: Collection[str]) -> None:
     rows = [{"submission": name, "requested": time.time()} for name in submissions]
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
         for row in rows:
-            connection.execute(insert(stops).values(**row).on_conflict_do_nothing())
+            connection.execute(insert(stops, bind=connection).values(**row).on_conflict_do_nothing())
 
 
 def stop_requested(ledger: Ledger, *, submission: str) -> bool:

@@ -11,71 +11,45 @@ from __future__ import annotations
 import fcntl
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sql
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from knockout.errors import InputError, WorkspaceError
+from knockout.ledger.dialects import DatabaseTime, insert, one_at_a_time
 from knockout.ledger.format import bring_up
-from knockout.ledger.leases import HELD, LEASE, NOBODY, end_leases
+from knockout.ledger.leases import (
+    EXECUTION,
+    HELD,
+    LEASE,
+    NOBODY,
+    death_of_executor,
+    death_of_holder,
+    end_executions,
+    end_leases,
+)
 from knockout.ledger.place import settle
-from knockout.ledger.process import Owner
+from knockout.ledger.postgres import ConnectionLost, reconnecting
+from knockout.ledger.process import SILENT, Owner
+from knockout.ledger.rows import FINISHED, LedgerRun, Submission, run_of, submission_of
 from knockout.ledger.tables import asks as _asks
-from knockout.ledger.tables import open_engine
+from knockout.ledger.tables import ledger_place, open_engine
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
 
 State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
-FINISHED = ("done", "diverged")
-"""A result: the run is never executed again."""
 PRUNED = "pruned"
 """An end for the search that asked for the run; whoever else asks for it goes on with it."""
 CLAIMABLE = ("planned", PRUNED, "failed", "cancelled", "timed-out")
-LEASE_SECONDS = 60.0
-"""A lease of another host is dead when its heartbeat is older than this."""
 
+ASKING = "asking for runs"
+"""What a submission does while none of the runs may be removed that it is about to ask for."""
 _HEADS = [column for column in _submissions.c if column.name not in ("plan", "facts")]
-
-
-@dataclass(frozen=True)
-class LedgerRun:
-    """What the ledger says of one run."""
-
-    identity: str
-    meaning: dict[str, Any]
-    state: str
-    reason: str | None
-    attempts: int
-    step: int
-    planned_steps: int
-    owner: Owner | None
-    seconds: float
-    metrics: dict[str, float]
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is a result."""
-        return self.state in FINISHED
-
-
-@dataclass(frozen=True)
-class Submission:
-    """One execution of a study."""
-
-    submission: str
-    study: str
-    state: str
-    reason: str | None
-    created: float
-    finished: float | None
-    owner: Owner | None
 
 
 class Ledger:
@@ -84,16 +58,19 @@ class Ledger:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         self.engine = open_engine(workspace)
-        with self._telling("opened"), _making(workspace):
-            bring_up(self.engine, workspace=workspace)
-            with self.engine.begin() as connection:
-                self.moved_from = settle(connection, workspace=workspace)
-                """The folder that the workspace was copied or moved from since it was last opened, or None."""
+        self.moved_from: str | None = None
+        """The folder that the workspace was copied or moved from since it was last opened, or None."""
+        try:
+            self._open()
+        except BaseException:
+            self.engine.dispose()
+            raise
 
     def close(self) -> None:
         """Give the connections back."""
         self.engine.dispose()
 
+    @reconnecting
     def submit(
         self,
         submission: str,
@@ -101,7 +78,7 @@ class Ledger:
         study: str,
         plan: str,
         owner: Owner,
-        runs: Iterable[Mapping[str, Any]],
+        runs: Collection[Mapping[str, Any]],
         arguments: str = "",
         mirrored: bool = False,
     ) -> None:
@@ -114,7 +91,8 @@ class Ledger:
         now = time.time()
         with self._write() as connection:
             connection.execute(
-                _submissions.insert().values(
+                insert(_submissions, bind=connection)
+                .values(
                     submission=submission,
                     study=study,
                     state="running",
@@ -122,42 +100,53 @@ class Ledger:
                     arguments=arguments,
                     mirrored=mirrored,
                     created=now,
+                    heartbeat=DatabaseTime(),
                     **_owner_columns(owner),
                 )
+                .on_conflict_do_nothing()
             )
-            for run in runs:
-                _ask(connection, run, submission=submission, now=now)
+            _ask(connection, list(runs), submission=submission, now=now)
 
-    def ask(self, submission: str, *, runs: Iterable[Mapping[str, Any]]) -> None:
+    @reconnecting
+    def ask(self, submission: str, *, runs: Collection[Mapping[str, Any]]) -> None:
         """Record more runs that a submission asks for; as `submit`."""
         now = time.time()
         with self._write() as connection:
-            for run in runs:
-                _ask(connection, run, submission=submission, now=now)
+            _ask(connection, list(runs), submission=submission, now=now)
 
+    @reconnecting
     def claim(self, identity: str, *, owner: Owner) -> bool:
         """Lease a run that nobody holds and that has no result. False when it is held or finished."""
         change = (
             _runs.update()
             .where(_runs.c.identity == identity, _runs.c.state.in_(CLAIMABLE))
             .values(
-                state="leased", reason=None, attempts=_runs.c.attempts + 1, heartbeat=time.time(), **_owner_columns(owner)
+                state="leased", reason=None, attempts=_runs.c.attempts + 1, heartbeat=DatabaseTime(), **_owner_columns(owner)
             )
         )
         return self._changed(change)
 
+    @reconnecting
     def start(self, identity: str, *, owner: Owner) -> bool:
         """From leased to running; False when the lease is lost."""
-        change = _held(identity, owner=owner).values(state="running", heartbeat=time.time())
+        change = _held(identity, owner=owner).values(state="running", heartbeat=DatabaseTime())
         return self._changed(change)
 
-    def beat(self, identities: Iterable[str], *, owner: Owner) -> None:
-        """Renew the leases of an owner."""
-        names = list(identities)
-        if names:
-            change = _runs.update().where(_runs.c.identity.in_(names), _same_owner(owner)).values(heartbeat=time.time())
-            self._changed(change)
+    @reconnecting
+    def beat(self, identity: str, *, owner: Owner) -> bool:
+        """Renew a lease; False when it is lost."""
+        return self._changed(_held(identity, owner=owner).values(heartbeat=DatabaseTime()))
 
+    @reconnecting
+    def beat_submission(self, submission: str, *, owner: Owner) -> None:
+        """Say that a submission still goes on; one that was taken for dead meanwhile is running again."""
+        table = _submissions.c
+        revived = sql.and_(table.state == "failed", table.facts.is_(None), table.reason.contains(SILENT))
+        change = _submissions.update().where(table.submission == submission, sql.or_(table.state == "running", revived))
+        values = {"state": "running", "reason": None, "finished": None, "heartbeat": DatabaseTime()}
+        self._changed(change.values(**values, **_owner_columns(owner)))
+
+    @reconnecting
     def finish(
         self,
         identity: str,
@@ -182,6 +171,7 @@ class Ledger:
         )
         return self._changed(change)
 
+    @reconnecting
     def reopen(self, identity: str, *, reason: str) -> None:
         """Take back a result whose files are gone, so that the run can be claimed again."""
         self._changed(
@@ -190,16 +180,19 @@ class Ledger:
             .values(state="failed", reason=reason, metrics="{}")
         )
 
+    @reconnecting
     def run(self, identity: str) -> LedgerRun | None:
         """One run, or None when it is unknown."""
         return next(iter(self.runs([identity])), None)
 
+    @reconnecting
     def runs(self, identities: Iterable[str]) -> list[LedgerRun]:
         """Those of the runs that are known."""
         with self._read() as connection:
             rows = connection.execute(_runs.select().where(_runs.c.identity.in_(list(identities))))
-            return [_run(row) for row in rows]
+            return [run_of(row) for row in rows]
 
+    @reconnecting
     def asked(self, submission: str, *, role: str | None = None) -> list[tuple[str, str, str, int]]:
         """(identity, variant, size, seed) of each run that a submission asked for, in one role (judged, trial) or all."""
         query = _asks.select().where(_asks.c.submission == submission)
@@ -209,22 +202,32 @@ class Ledger:
             rows = connection.execute(query)
             return [(row.identity, row.variant, row.size, row.seed) for row in rows]
 
+    @reconnecting
     def submissions(self, study: str | None = None) -> list[Submission]:
         """Submissions, newest first, of one study or of all."""
         query = sql.select(*_HEADS).order_by(_submissions.c.created.desc())
         if study is not None:
             query = query.where(_submissions.c.study == study)
         with self._read() as connection:
-            return [_submission(row) for row in connection.execute(query)]
+            return [submission_of(row) for row in connection.execute(query)]
 
+    @reconnecting
+    def submission(self, name: str) -> Submission | None:
+        """One submission, or None when it is unknown."""
+        with self._read() as connection:
+            found = connection.execute(sql.select(*_HEADS).where(_submissions.c.submission == name)).first()
+        return submission_of(found) if found is not None else None
+
+    @reconnecting
     def conclude(self, submission: str, *, state: str, reason: str | None, facts: dict[str, Any] | None) -> None:
-        """Record how a submission ended, with everything its report says."""
-        values = {"state": state, "reason": reason, "finished": time.time(), **NOBODY}
+        """Record how a submission ended, with everything its report says. Who executed it stays known."""
+        values = {"state": state, "reason": reason, "finished": time.time(), "heartbeat": None}
         if facts is not None:
             values["facts"] = json.dumps(facts)
         with self._write() as connection:
             connection.execute(_submissions.update().where(_submissions.c.submission == submission).values(**values))
 
+    @reconnecting
     def facts(self, study: str, *, arguments: str = "") -> dict[str, Any] | None:
         """What the newest report says of a study as it was changed by these arguments; None when there is none."""
         query = (
@@ -237,6 +240,15 @@ class Ledger:
             found = connection.execute(query).scalar_one_or_none()
         return json.loads(found) if found is not None else None
 
+    @reconnecting
+    def facts_of(self, submission: str) -> dict[str, Any] | None:
+        """What the report of a submission says; None when it has none."""
+        query = sql.select(_submissions.c.facts).where(_submissions.c.submission == submission)
+        with self._read() as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        return json.loads(found) if found is not None else None
+
+    @reconnecting
     def reported(self, study: str) -> list[str]:
         """The arguments under which a study has a report, newest first."""
         query = (
@@ -247,6 +259,7 @@ class Ledger:
         with self._read() as connection:
             return list(dict.fromkeys(connection.execute(query).scalars()))
 
+    @reconnecting
     def find(self, start: str) -> LedgerRun:
         """The run whose identity begins with `start`.
 
@@ -255,17 +268,19 @@ class Ledger:
         """
         query = _runs.select().where(_runs.c.identity.startswith(start, autoescape=True)).limit(2)
         with self._read() as connection:
-            found = [_run(row) for row in connection.execute(query)]
+            found = [run_of(row) for row in connection.execute(query)]
         if len(found) != 1:
             raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
         return found[0]
 
+    @reconnecting
     def nearest(self, meaning: dict[str, Any], *, identity: str) -> list[LedgerRun]:
         """The other runs of the same seed, from which a difference can be told."""
         with self._read() as connection:
-            rows = [_run(row) for row in connection.execute(_runs.select().where(_runs.c.identity != identity))]
+            rows = [run_of(row) for row in connection.execute(_runs.select().where(_runs.c.identity != identity))]
         return [run for run in rows if run.meaning.get("seed") == meaning.get("seed")]
 
+    @reconnecting
     def reconcile(self) -> list[str]:
         """Set right what dead processes left: their runs become failed, their submissions too.
 
@@ -275,18 +290,21 @@ class Ledger:
         """
         with self._read() as connection:
             held = list(connection.execute(sql.select(*LEASE).where(_runs.c.state.in_(HELD))))
-            open_ = list(connection.execute(_submissions.select().where(_submissions.c.state == "running")))
-        dead = [row for row in held if _dead(row)]
-        lost = [row for row in open_ if (owner := _owner(row)) is not None and owner.alive() is False]
-        ended = {"finished": time.time(), **NOBODY}
-        if dead:
+            open_ = list(connection.execute(sql.select(*EXECUTION).where(_submissions.c.state == "running")))
+        dead = [(row, why) for row in held if (why := death_of_holder(row)) is not None]
+        lost = [(row, why) for row in open_ if (why := death_of_executor(row)) is not None]
+        if dead or lost:
             with self._write() as connection:
-                end_leases(connection, of=dead)
-        for row in lost:
-            still = sql.and_(_submissions.c.submission == row.submission, _submissions.c.state == "running")
-            reason = f"{_owner(row)} died"
-            self._changed(_submissions.update().where(still).values(state="failed", reason=reason, **ended))
-        return [*(row.identity for row in dead), *(row.submission for row in lost)]
+                if dead:
+                    end_leases(connection, of=dead)
+                end_executions(connection, of=lost)
+        return [*(row.identity for row, _ in dead), *(row.submission for row, _ in lost)]
+
+    def _open(self) -> None:
+        with self._telling("opened"), _making(self.workspace):
+            bring_up(self.engine, workspace=self.workspace)
+            with self.engine.begin() as connection:
+                self.moved_from = settle(connection, workspace=self.workspace)
 
     def _changed(self, change: sql.Update) -> bool:
         with self._write() as connection:
@@ -309,8 +327,9 @@ class Ledger:
             yield
         except IntegrityError:
             raise
-        except DatabaseError as error:
-            raise WorkspaceError(f"the ledger {self.workspace.ledger} cannot be {done}: {error.orig}") from None
+        except DBAPIError as error:
+            kind = ConnectionLost if error.connection_invalidated else WorkspaceError
+            raise kind(f"the ledger {ledger_place(self.workspace)} cannot be {done}: {error.orig}") from None
         except OSError as error:
             raise WorkspaceError(f"{self.workspace.folder} cannot be written: {error.strerror or error}") from None
 
@@ -322,19 +341,25 @@ def _making(workspace: Workspace) -> Iterator[None]:
         yield
 
 
-def _ask(connection: Connection, run: Mapping[str, Any], *, submission: str, now: float) -> None:
-    """Insert what is not there, each in one statement: another process may insert the same run at the same moment."""
-    known = {
-        "identity": run["identity"],
-        "meaning": json.dumps(run["meaning"], sort_keys=True),
-        "state": "planned",
-        "planned_steps": run["planned_steps"],
-        "flops": run["flops"],
-        "created": now,
-    }
-    ask = {key: run[key] for key in ("identity", "variant", "size", "seed", "role")}
-    connection.execute(insert(_runs).values(**known).on_conflict_do_nothing())
-    connection.execute(insert(_asks).values(submission=submission, **ask).on_conflict_do_nothing())
+def _ask(connection: Connection, runs: list[Mapping[str, Any]], *, submission: str, now: float) -> None:
+    """Insert what is not there, each in one statement: another process may insert the same run at the same moment.
+
+    All processes insert runs in one order, so that none waits for another that waits for it.
+    """
+    one_at_a_time(connection, what=ASKING, shared=True)
+    for run in sorted(runs, key=lambda run: run["identity"]):
+        known = {
+            "identity": run["identity"],
+            "meaning": json.dumps(run["meaning"], sort_keys=True),
+            "state": "planned",
+            "planned_steps": run["planned_steps"],
+            "flops": run["flops"],
+            "created": now,
+        }
+        connection.execute(insert(_runs, bind=connection).values(**known).on_conflict_do_nothing())
+    for run in runs:
+        ask = {key: run[key] for key in ("identity", "variant", "size", "seed", "role")}
+        connection.execute(insert(_asks, bind=connection).values(submission=submission, **ask).on_conflict_do_nothing())
 
 
 def _owner_columns(owner: Owner) -> dict[str, Any]:
@@ -347,32 +372,3 @@ def _same_owner(owner: Owner) -> sql.ColumnElement[bool]:
 
 def _held(identity: str, *, owner: Owner) -> sql.Update:
     return _runs.update().where(_runs.c.identity == identity, _runs.c.state.in_(HELD), _same_owner(owner))
-
-
-def _owner(row: Row[Any]) -> Owner | None:
-    return Owner(row.host, row.pid, row.process_started) if row.host is not None else None
-
-
-def _dead(row: Row[Any]) -> bool:
-    owner = _owner(row)
-    alive = owner.alive() if owner is not None else False
-    return not alive if alive is not None else time.time() - (row.heartbeat or 0.0) > LEASE_SECONDS
-
-
-def _run(row: Row[Any]) -> LedgerRun:
-    return LedgerRun(
-        row.identity,
-        json.loads(row.meaning),
-        row.state,
-        row.reason,
-        row.attempts,
-        row.step,
-        row.planned_steps,
-        _owner(row),
-        row.seconds,
-        json.loads(row.metrics),
-    )
-
-
-def _submission(row: Row[Any]) -> Submission:
-    return Submission(row.submission, row.study, row.state, row.reason, row.created, row.finished, _owner(row))

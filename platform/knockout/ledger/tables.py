@@ -12,10 +12,12 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DBAPIError
 
 from knockout.errors import WorkspaceError
+from knockout.ledger.postgres import open_postgres
 from knockout.ledger.workspace import Workspace
+from knockout.services.database import find_database
 
 schema = sql.MetaData()
 runs = sql.Table(
@@ -26,8 +28,8 @@ runs = sql.Table(
     sql.Column("state", sql.String(16), nullable=False, index=True),
     sql.Column("reason", sql.Text),
     sql.Column("attempts", sql.Integer, nullable=False, default=0),
-    sql.Column("step", sql.Integer, nullable=False, default=0),
-    sql.Column("planned_steps", sql.Integer, nullable=False),
+    sql.Column("step", sql.BigInteger, nullable=False, default=0),
+    sql.Column("planned_steps", sql.BigInteger, nullable=False),
     sql.Column("flops", sql.Float, nullable=False),
     sql.Column("host", sql.String(255)),
     sql.Column("pid", sql.Integer),
@@ -54,13 +56,15 @@ submissions = sql.Table(
     sql.Column("finished", sql.Float),
     sql.Column("facts", sql.Text),
     sql.Column("mirrored", sql.Boolean),
+    sql.Column("shown", sql.Boolean),
+    sql.Column("heartbeat", sql.Float),
 )
 asks = sql.Table(
     "asks",
     schema,
     sql.Column("submission", sql.String(64), primary_key=True),
     sql.Column("identity", sql.String(64), primary_key=True),
-    sql.Column("variant", sql.String(128), primary_key=True),
+    sql.Column("variant", sql.Text, primary_key=True),
     sql.Column("size", sql.String(128), nullable=False),
     sql.Column("seed", sql.Integer, nullable=False),
     sql.Column("role", sql.String(16), nullable=False),
@@ -81,13 +85,26 @@ place = sql.Table(
     "place",
     schema,
     sql.Column("folder", sql.String(4096), primary_key=True),
-    sql.Column("inode", sql.Integer, nullable=False),
+    sql.Column("inode", sql.BigInteger, nullable=False),
 )
 stops = sql.Table(
     "stops",
     schema,
     sql.Column("submission", sql.String(64), primary_key=True),
     sql.Column("requested", sql.Float, nullable=False),
+)
+ticks = sql.Table(
+    "ticks",
+    schema,
+    sql.Column("schedule", sql.String(128), primary_key=True),
+    sql.Column("due", sql.Float, primary_key=True),
+    sql.Column("state", sql.String(16), nullable=False),
+    sql.Column("reason", sql.Text),
+    sql.Column("host", sql.String(255), nullable=False),
+    sql.Column("pid", sql.Integer, nullable=False),
+    sql.Column("process_started", sql.String(64), nullable=False),
+    sql.Column("started", sql.Float, nullable=False),
+    sql.Column("finished", sql.Float),
 )
 
 
@@ -96,12 +113,28 @@ def telling(workspace: Workspace, *, done: str) -> Iterator[None]:
     """While entered, what the database cannot do is told as the workspace's error: it cannot be `done`."""
     try:
         yield
-    except DatabaseError as error:
-        raise WorkspaceError(f"the ledger {workspace.ledger} cannot be {done}: {error.orig}") from None
+    except DBAPIError as error:
+        raise WorkspaceError(f"the ledger {ledger_place(workspace)} cannot be {done}: {error.orig}") from None
+
+
+def ledger_place(workspace: Workspace) -> str:
+    """Where a workspace's ledger is, for messages."""
+    database = find_database(workspace.folder)
+    return str(workspace.ledger) if database is None else f"in {database.shown}"
 
 
 def open_engine(workspace: Workspace) -> Engine:
-    """The workspace's database: SQLite in WAL mode, in which readers and one writer do not wait for each other."""
+    """The workspace's database: its own file, or the PostgreSQL database that it shares with others.
+
+    Raises:
+        WorkspaceError: the address of the database is wrong, or its driver is not installed.
+    """
+    database = find_database(workspace.folder)
+    return _open_sqlite(workspace) if database is None else open_postgres(database)
+
+
+def _open_sqlite(workspace: Workspace) -> Engine:
+    """SQLite in WAL mode, in which readers and one writer do not wait for each other."""
     engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
 
     @event.listens_for(engine, "connect")

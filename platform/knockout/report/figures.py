@@ -19,6 +19,8 @@ import polars as pl
 from knockout.judge.records import RESULTS, RunRecord, final_value, sizes_of, variants_of
 
 METRICS_FILE = "metrics.parquet"
+AT_ONCE = 64
+"""Metric files that are read at the same time: Polars takes a thread for each, and has 512."""
 FINAL_METRICS = ("train_loss", "val_loss", "generation_loss", "bits_per_byte")
 ROUTING_METRICS = ("routing_entropy", "expert_load_max")
 """Of models with mixtures of experts."""
@@ -196,7 +198,9 @@ def _values(records: Iterable[RunRecord], wanted: pl.Expr) -> pl.DataFrame:
         for run in records
         if (run.folder / METRICS_FILE).is_file()
     ]
-    return pl.concat(pl.collect_all(frames)) if frames else pl.DataFrame(schema=_LONG)
+    batches = [frames[begin : begin + AT_ONCE] for begin in range(0, len(frames), AT_ONCE)]
+    read = [pl.concat(pl.collect_all(batch)) for batch in batches]
+    return pl.concat(read) if read else pl.DataFrame(schema=_LONG)
 
 
 def _stretches(rows: pl.DataFrame, *, points: int) -> pl.DataFrame:

@@ -20,7 +20,6 @@ from knockout.errors import ServiceError
 from knockout.services import catalog
 from knockout.services.catalog import Server
 from knockout.services.launch import (
-    GRACE_SECONDS,
     HEALTH_TIMEOUT_SECONDS,
     Start,
     await_health,
@@ -61,7 +60,7 @@ class Borrowing:
         self._stopping.set()
         self._thread.join()
         if self._guard is not None:
-            end_guard(self._guard)
+            end_guard(self._guard, grace_seconds=self._server.grace_seconds)
             self._guard = None
             owned_log(self._workspace, server=self._server).unlink(missing_ok=True)
 
@@ -98,7 +97,7 @@ class Borrowing:
                 alive = partial(self._may_go_on, guard)
                 await_health(start, guard=guard.pid, is_alive=alive, deadline=deadline)
             except ServiceError:
-                end_guard(guard)
+                end_guard(guard, grace_seconds=self._server.grace_seconds)
                 if attempt + 1 < ATTEMPTS and self._is_wanted() and lost_its_port(start.log):
                     continue
                 raise
@@ -118,12 +117,12 @@ def owned_log(workspace: Path, *, server: Server) -> Path:
     return server.log(workspace, suffix=f"-{os.getpid()}")
 
 
-def end_guard(guard: subprocess.Popen[bytes]) -> None:
+def end_guard(guard: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
     """Close the pipe that keeps the server alive, and wait for its guard."""
     if guard.stdin is not None:
         guard.stdin.close()
     try:
-        guard.wait(GRACE_SECONDS + 10)
+        guard.wait(grace_seconds + 10)
     except subprocess.TimeoutExpired:
         guard.kill()  # the kernel then kills the server with it
         guard.wait()

@@ -1,20 +1,35 @@
-"""The two local servers as data: command line, environment, address and files of each.
+"""The local services as data: command line, environment, address and files of each.
 
-The invariant: both listen on the loopback address only, and keep everything inside the workspace.
+The invariant: each listens on the loopback address only, and keeps everything inside the workspace.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from knockout import project
 from knockout.errors import ServiceError
+from knockout.services.database import find_database, kept_secrets, store_url
 from knockout.services.environment import quiet_environment, settings
+from knockout.services.objects import kept_credentials
 from knockout.services.relocation import artifact_root, relocate
 
 HOST = "127.0.0.1"
+POOL = "knockout"
+"""The work pool of a workspace that names no other."""
+STUDIES = "studies"
+"""The queue of a pool for flow runs that only wait for others."""
+TRAINING = "training"
+"""The queue of a pool for flow runs that train."""
+QUERY_SECONDS = 2
+"""A worker asks its pool so often for work."""
+WORKER_GRACE_SECONDS = 40.0
+"""A run has 20 s for its step before it is killed, and then its flow run tells how it ended."""
 
 IDLE_PREFECT_SERVICES = (
     "CANCELLATION_CLEANUP",
@@ -41,7 +56,9 @@ class Server:
     environment: Callable[[Path, int, bool], dict[str, str]]
     """Workspace, port, borrowed -> the whole environment."""
     settle: Callable[[Path], object]
-    """Workspace -> its database, if copied or moved, made its own."""
+    """Workspace -> its database, made if there is none; if copied or moved, made its own."""
+    grace_seconds: float = 5.0
+    """It is killed when it takes longer to end."""
 
     def folder(self, workspace: Path) -> Path:
         """Where its database and other files are."""
@@ -76,11 +93,9 @@ def prefect_command(workspace: Path, port: int) -> list[str]:
 
 
 def prefect_environment(workspace: Path, port: int, borrowed: bool) -> dict[str, str]:
-    database = PREFECT.database(workspace)
     environment = {
         **server_environment(workspace),
-        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
-        "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # seconds that a writer waits for another, default 10
+        **prefect_database(workspace),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port},http://localhost:{port}",
         "PREFECT_UI_API_URL": f"{url(port)}/api",
     }
@@ -94,12 +109,25 @@ def prefect_environment(workspace: Path, port: int, borrowed: bool) -> dict[str,
     return environment
 
 
+def prefect_database(workspace: Path) -> dict[str, str]:
+    """Where Prefect's server keeps its tables; the address of a database is in the environment and no command line."""
+    database = find_database(workspace)
+    if database is None:
+        return {
+            "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{PREFECT.database(workspace)}",
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # seconds that a writer waits for another, default 10
+        }
+    return {
+        "PREFECT_API_DATABASE_CONNECTION_URL": database.url(driver="asyncpg"),
+        "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH": "prefect",
+    }
+
+
 def mlflow_command(workspace: Path, port: int) -> list[str]:
     options = {
         "--host": HOST,
         "--port": str(port),
         "--workers": "1",  # one process serves one person's browser; each more costs 275 MB
-        "--backend-store-uri": f"sqlite:///{MLFLOW.database(workspace)}",
         "--default-artifact-root": artifact_root(workspace),
         "--uvicorn-opts": "--log-level warning",
     }
@@ -108,7 +136,58 @@ def mlflow_command(workspace: Path, port: int) -> list[str]:
 
 
 def mlflow_environment(workspace: Path, port: int, borrowed: bool) -> dict[str, str]:
-    return server_environment(workspace)
+    address = store_url(workspace, schema="mlflow", file=MLFLOW.database(workspace))
+    return {**server_environment(workspace), "MLFLOW_BACKEND_STORE_URI": address}
+
+
+def settle_mlflow(workspace: Path) -> None:
+    if find_database(workspace) is not None:
+        return
+    database = MLFLOW.database(workspace)
+    if database.exists():
+        relocate(workspace)
+    in_wal_mode(database)
+
+
+def settle_prefect(workspace: Path) -> None:
+    """Its database; it holds no path."""
+    if (database := find_database(workspace)) is not None:
+        database.make(schema="prefect")
+    else:
+        in_wal_mode(PREFECT.database(workspace))
+
+
+def in_wal_mode(database: Path) -> None:
+    """A new database in WAL mode, in which readers do not wait for writers; one that exists stays as it is."""
+    if not database.exists():
+        with closing(sqlite3.connect(database, timeout=60)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+
+
+def worker(*, pool: str, slots: int | None, prefect: str) -> Server:
+    """The worker of a pool: it takes the flow runs of the Prefect server at this address, `slots` trainings at a time.
+
+    The port is that of its health check.
+    """
+
+    def command(workspace: Path, port: int) -> list[str]:
+        script = project.root() / "flows" / "serving.py"
+        limit = ["--slots", str(slots)] if slots is not None else []
+        return [sys.executable, str(script), "--pool", pool, *limit]
+
+    def environment(workspace: Path, port: int, borrowed: bool) -> dict[str, str]:
+        return {
+            **server_environment(workspace),
+            **kept_secrets(workspace),
+            **kept_credentials(workspace),
+            "PREFECT_API_URL": f"{prefect}/api",
+            "PREFECT_WORKER_QUERY_SECONDS": str(QUERY_SECONDS),
+            "PREFECT_WORKER_PREFETCH_SECONDS": str(QUERY_SECONDS),
+            "PREFECT_WORKER_WEBSERVER_HOST": HOST,
+            "PREFECT_WORKER_WEBSERVER_PORT": str(port),
+        }
+
+    return Server("worker", 0, "/health", command, environment, settle=lambda _: None, grace_seconds=WORKER_GRACE_SECONDS)
 
 
 PREFECT = Server(
@@ -117,7 +196,7 @@ PREFECT = Server(
     health_path="/api/health",
     command=prefect_command,
     environment=prefect_environment,
-    settle=lambda _: None,  # Prefect's database holds no path
+    settle=settle_prefect,
 )
 MLFLOW = Server(
     name="mlflow",
@@ -125,9 +204,11 @@ MLFLOW = Server(
     health_path="/health",
     command=mlflow_command,
     environment=mlflow_environment,
-    settle=relocate,
+    settle=settle_mlflow,
 )
 SERVERS: Mapping[str, Server] = {server.name: server for server in (PREFECT, MLFLOW)}
+"""Those that stand alone; a worker needs Prefect's."""
+WORKER = worker(pool=POOL, slots=None, prefect=url(PREFECT.default_port))
 
 
 def find(name: str) -> Server:

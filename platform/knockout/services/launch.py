@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import http.client
 import os
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from knockout.services.catalog import HOST, Server
 from knockout.services.processes import is_below, listener
 
 HEALTH_TIMEOUT_SECONDS = 120.0
-GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.1
 LOG_LINES = 15
 
@@ -42,16 +39,10 @@ class Start:
 
 
 def prepare_folders(start: Start) -> None:
-    """Make the folders, and a new database in WAL mode: readers do not wait for writers. One that came from elsewhere is
-    made this workspace's."""
+    """Make the folders and the database."""
     for folder in (start.server.folder(start.workspace), start.log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    database = start.server.database(start.workspace)
-    if database.exists():
-        start.server.settle(start.workspace)
-    else:
-        with closing(sqlite3.connect(database, timeout=60)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+    start.server.settle(start.workspace)
 
 
 def environment(start: Start) -> dict[str, str]:
@@ -64,7 +55,7 @@ def environment(start: Start) -> dict[str, str]:
 def guard_command(start: Start, *, detached: bool) -> list[str]:
     """The guard around the server's command line. The server runs in its own database's folder."""
     folder = str(start.server.folder(start.workspace))
-    options = ["--grace", str(GRACE_SECONDS), "--cwd", folder, *(["--detached"] if detached else [])]
+    options = ["--grace", str(start.server.grace_seconds), "--cwd", folder, *(["--detached"] if detached else [])]
     command = start.server.command(start.workspace, start.port)
     return [sys.executable, "-I", "-S", str(guard_script.__file__), *options, "--", *command]
 

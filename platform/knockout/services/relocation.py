@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from knockout.errors import WorkspaceError
+from knockout.services.database import find_database
 
 COLUMNS = (
     ("experiments", "artifact_location"),
@@ -46,6 +47,8 @@ def elsewhere(workspace: Path) -> Elsewhere | None:
     Raises:
         WorkspaceError: the database is damaged.
     """
+    if find_database(workspace) is not None:
+        return None  # it lies in no workspace
     with _open(workspace) as connection:
         root = _recorded_root(connection)
         if root is None or root == artifact_root(workspace):

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from knockout.errors import ServiceError
 from knockout.services import catalog, state
-from knockout.services.catalog import SERVERS, Server
+from knockout.services.catalog import SERVERS, WORKER, Server
 from knockout.services.launch import (
-    GRACE_SECONDS,
     HEALTH_TIMEOUT_SECONDS,
     Start,
     answers,
@@ -25,7 +24,7 @@ from knockout.services.launch import (
     launch_detached,
 )
 from knockout.services.locks import locked, store_lock
-from knockout.services.processes import Process, describe, end, identify, is_alive, listener, marked, refusal
+from knockout.services.processes import Process, describe, end, free_port, identify, is_alive, listener, marked, refusal
 from knockout.services.state import Service
 
 
@@ -60,6 +59,15 @@ def up(workspace: Path, *, ports: Mapping[str, int] | None = None) -> list[Servi
     if errors:
         raise ServiceError("\n".join(str(error) for error in errors))
     return [future.result() for future in started]
+
+
+def up_worker(workspace: Path, *, pool: str, slots: int | None, prefect: str) -> Service:
+    """Start the worker of a pool, unless the workspace's worker runs, and wait until it asks for work.
+
+    `prefect` is the address of the Prefect server, `slots` the number of trainings at a time; None: one for each core, or
+    GPU. Raises ServiceError: it ended or hung while starting.
+    """
+    return up_one(workspace, server=catalog.worker(pool=pool, slots=slots, prefect=prefect), port=free_port())
 
 
 def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
@@ -112,7 +120,7 @@ def mark(workspace: Path, *, server: Server) -> str:
 
 def start_anew(workspace: Path, *, server: Server, port: int) -> Service:
     """Start a service and record it. What an earlier, killed guard left behind is ended first."""
-    end(marked(mark(workspace, server=server)), grace_seconds=GRACE_SECONDS)
+    end(marked(mark(workspace, server=server)), grace_seconds=server.grace_seconds)
     refuse_taken_port(port, server=server)
     pid = launch_detached(to_start(workspace, server=server, port=port))
     log = server.log(workspace)
@@ -138,7 +146,7 @@ def refuse_taken_port(port: int, *, server: Server) -> None:
 
 def status(workspace: Path) -> list[ServiceStatus]:
     """What runs, of the services that `up` starts."""
-    return [status_one(workspace, server=server) for server in SERVERS.values()]
+    return [status_one(workspace, server=server) for server in (*SERVERS.values(), WORKER)]
 
 
 def status_one(workspace: Path, *, server: Server) -> ServiceStatus:
@@ -154,11 +162,14 @@ def down(workspace: Path) -> list[str]:
     """Stop what `up` started, wait until it is gone, remove the records. Returns the names of what was
     running.
 
-    Raises ServiceError if a process could not be ended.
+    The worker is stopped first, and tells Prefect how its flow runs ended. Raises ServiceError if a process could not be
+    ended.
     """
+    worked = stop(workspace, server=WORKER)
     with ThreadPoolExecutor(len(SERVERS)) as pool:
         stopped = list(pool.map(lambda server: stop(workspace, server=server), SERVERS.values()))
-    return [name for name, was_running in zip(SERVERS, stopped, strict=True) if was_running]
+    names = [name for name, was_running in zip(SERVERS, stopped, strict=True) if was_running]
+    return [*names, WORKER.name] if worked else names
 
 
 def stop(workspace: Path, *, server: Server) -> bool:
@@ -167,9 +178,9 @@ def stop(workspace: Path, *, server: Server) -> bool:
     service = state.read(workspace, server=server)
     guards: list[Process] = [service.guard] if service is not None and state.running(service, path=path) else []
     # The guard ends what is below it, within its own grace; then come leftovers of a guard that was killed.
-    gone = end(guards, grace_seconds=GRACE_SECONDS + 10)
+    gone = end(guards, grace_seconds=server.grace_seconds + 10)
     leftovers = marked(mark(workspace, server=server))
-    if not (end(leftovers, grace_seconds=GRACE_SECONDS) and gone):
+    if not (end(leftovers, grace_seconds=server.grace_seconds) and gone):
         raise ServiceError(f"{server.name} could not be ended: {describe(service.pid if service else None)}")
     path.unlink(missing_ok=True)
     return bool(guards or leftovers)

@@ -16,6 +16,7 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.claim import BASELINE, Causality
 from knockout.declare.plan import Cell, Plan
 from knockout.declare.study import Study
+from knockout.declare.tune import as_told
 from knockout.judge import Judgement, RunRecord, decide
 from knockout.judge.fairness import fairness
 from knockout.judge.statistics.looks import Look, declared_looks
@@ -159,7 +160,8 @@ def _records(
     """The judged runs' records, and the controls'."""
     known = {run.identity: run for run in ledger.runs([run.identity for run in runs])}
     pairs = [
-        (run, _record(run, ended=known[run.identity], reused=reused.get(run.identity, True), ledger=ledger)) for run in runs
+        (run, _record(run, ended=known.get(run.identity), reused=reused.get(run.identity, True), ledger=ledger))
+        for run in runs
     ]
     judged = [record for run, record in pairs if run.planned.role == "judged"]
     return judged, [record for run, record in pairs if run.planned.role != "judged"]
@@ -169,7 +171,9 @@ def _floors_by_size(plan: Plan, *, prepared: Mapping[int, Prepared]) -> dict[str
     return {cell.size: _floors(prepared[cell.architecture.vocabulary]) for cell in plan.cells}
 
 
-def _record(run: BoundRun, *, ended: LedgerRun, reused: bool, ledger: Ledger) -> RunRecord:
+def _record(run: BoundRun, *, ended: LedgerRun | None, reused: bool, ledger: Ledger) -> RunRecord:
+    """The record of a run; one that the ledger does not know was not asked for before the work ended."""
+    ended = ended or LedgerRun(run.identity, run.meaning, "planned", None, 0, 0, run.cell.num_steps, None, 0.0, {})
     architecture = run.cell.architecture
     parts = count(architecture).to_dict()["parameters"]
     share = ended.step / run.cell.num_steps
@@ -227,7 +231,7 @@ def _study(plan: Plan) -> dict[str, Any]:
         "decide": study.decide.model_dump(),
         "declaration": plan.text,
         "arguments": plan.arguments,
-        "patches": {cell.variant: cell.patch for cell in plan.cells},
+        "patches": {cell.variant: as_told(cell.patch, tune=study.tune) for cell in plan.cells},
         "matched": [_matched(cell) for cell in plan.cells if cell.matched is not None],
     }
 

@@ -44,20 +44,24 @@ def duration(
     exam_tokens: int,
     ledger: Ledger,
     calibrator: Calibrator | None,
+    devices: int = 1,
 ) -> Duration:
     """How long runs of the cells `to_do` take, after the searches, each a cell with the runs that it has left.
+
+    What is known is of one device; a run on several is taken to be as many times as fast.
 
     Raises:
         RunError: the parent of the calibrations did not start.
     """
-    slots, work = usable_slots(), _work([*((cell, 1) for cell in to_do), *searches], exam_tokens=exam_tokens)
-    found = _paces(work, exam_tokens=exam_tokens, slots=slots, ledger=ledger, calibrator=calibrator)
+    there, work = usable_slots(), _work([*((cell, 1) for cell in to_do), *searches], exam_tokens=exam_tokens)
+    found = _paces(work, exam_tokens=exam_tokens, slots=there, ledger=ledger, calibrator=calibrator)
+    slots = max(1, there // devices)
 
     def seconds(cell: Cell) -> float:
         return run_seconds(cell, speed=found[cell_shape(cell, exam_tokens=exam_tokens)].speed)
 
-    tuning = makespan([runs * seconds(cell) for cell, runs in searches], slots=slots)
-    judging = makespan([seconds(cell) for cell in to_do], slots=slots)
+    tuning = makespan([runs * seconds(cell) / devices for cell, runs in searches], slots=slots)
+    judging = makespan([seconds(cell) / devices for cell in to_do], slots=slots)
     return Duration(
         core_seconds=sum(map(seconds, to_do)) + sum(runs * seconds(cell) for cell, runs in searches),
         seconds=(START_SECONDS if work else 0.0) + tuning + judging,

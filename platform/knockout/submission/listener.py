@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Listener:
     """Every method may be called from any thread."""
 
-    def corpus(self, stage: str, fraction: float) -> None:
-        """Preparation of the corpus is at a fraction, from 0 to 1, of a stage."""
+    def corpus(self, stage: str, fraction: float, num_bytes: int) -> None:
+        """Preparation of the corpus is at a fraction, from 0 to 1, of a stage that goes through as many bytes of text."""
 
     def planned(self, plan: Plan, runs: Sequence[BoundRun], done: Sequence[str], slots: int) -> None:
         """The runs are known, and which identities already have a result."""

@@ -6,15 +6,15 @@ The invariant: the mirror is fed from the run folders and can fall behind or fai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from knockout.account import count
 from knockout.declare.plan import Plan, plan_text
-from knockout.ledger.identity import flatten
-from knockout.ledger.workspace import Workspace
+from knockout.ledger.store import Ledger
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
+from knockout.submission.describing import fairness_tag, metric_rows, settings_of
+from knockout.submission.owed import catch_up
 from knockout.tracking import BackgroundMirror, Handle, State
 from knockout.training.execute import Execution
 from knockout.training.metrics import read_metrics, segments
@@ -24,15 +24,15 @@ from knockout.training.spec import METRICS, RESULT
 class Mirroring:
     """Feeds the mirror; does nothing when it is switched off."""
 
-    def __init__(self, workspace: Workspace, *, enabled: bool, dead: Sequence[str]) -> None:
-        self.workspace = workspace
-        self.mirror = BackgroundMirror(workspace.folder) if enabled else None
+    def __init__(self, ledger: Ledger, *, enabled: bool) -> None:
+        self.workspace = ledger.workspace
+        self.mirror = BackgroundMirror(self.workspace.folder) if enabled else None
         self.parent: Handle | None = None
         self.study = ""
         self.handles: dict[str, Handle] = {}
         self.shown: dict[str, str] = {}
         if self.mirror is not None:
-            self.mirror.reconcile(dead)
+            self.mirror.perform("what earlier commands missed", lambda mirror: catch_up(ledger, mirror=mirror))
 
     def open_submission(self, plan: Plan, *, submission: str) -> None:
         """The parent run, with the study as it was written."""
@@ -128,24 +128,6 @@ class Mirroring:
         return self.mirror.close(timeout_seconds=60.0) if self.mirror is not None else None
 
 
-def metric_rows(table: Any) -> Iterator[tuple[str, int, float, float]]:
-    """The rows of a metric file as the mirror takes them."""
-    columns = (table[name].to_pylist() for name in ("metric", "step", "value", "time"))
-    return zip(*columns, strict=True)
-
-
-def fairness_tag(flags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """One tag that says what verdicts may rest on; none where there is nothing to say."""
-    serious = [flag["sentence"] for flag in flags if flag["level"] == "serious"]
-    return {"fairness": "; ".join(serious)} if serious else {}
-
-
 def _reason(reason: str | None) -> dict[str, str]:
     """The tag that says why a submission is not done."""
     return {"reason": reason} if reason is not None else {}
-
-
-def settings_of(meaning: Mapping[str, Any]) -> dict[str, Any]:
-    """Every setting of a run under its dotted path, the same that a patch would use."""
-    settings = flatten({**meaning["architecture"], **meaning["recipe"], "seed": meaning["seed"]})
-    return {path: value for path, value in settings.items() if value is not None}

@@ -17,9 +17,11 @@ def submit(road: Road) -> Concluding:
         KnockoutError: what a step of the road raises.
     """
     road.prepare()
-    with ThreadPoolExecutor(max_workers=road.num_threads) as pool:
+    with ThreadPoolExecutor(max_workers=road.hands.num_threads) as pool:
         searches = _all(road, [pool.submit(road.tune, cell) for cell in road.to_tune])
-        road.raise_if_ended()
+        road.raise_if_stopped()
+        if road.is_over:
+            return road.conclude()
         for searched in searches:
             searched.result()
         _train_all(road, pool)

@@ -11,6 +11,7 @@ from typing import Any
 from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
 from knockout.declare.plan import Cell, Plan
+from knockout.declare.tune import Tune, as_told
 from knockout.judge.fairness import Flag, fairness
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
@@ -72,7 +73,12 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibra
     to_do = _to_do(tuned, runs=runs, done=done)
     searches = [(cell, left) for cell, left in trials.values() if left]
     time = duration(
-        to_do, searches=searches, exam_tokens=plan.corpus.evaluation.tokens, ledger=ledger, calibrator=calibrator
+        to_do,
+        searches=searches,
+        exam_tokens=plan.corpus.evaluation.tokens,
+        ledger=ledger,
+        calibrator=calibrator,
+        devices=plan.study.runtime.devices,
     )
     ledger.close()
     trials_to_do = sum(left for _, left in searches)
@@ -81,7 +87,9 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibra
         question=plan.study.question,
         corpus=plan.corpus.corpus,
         corpus_prepared=known,
-        cells=tuple(_cell(cell, planned=planned, runs=runs, done=done) for cell, planned in _cells(tuned)),
+        cells=tuple(
+            _cell(cell, tune=plan.study.tune, planned=planned, runs=runs, done=done) for cell, planned in _cells(tuned)
+        ),
         fairness=tuple(fairness(plan)),
         runs_to_do=len(to_do) + trials_to_do,
         trials_to_do=trials_to_do,
@@ -122,7 +130,7 @@ def _cells(plan: Plan) -> list[tuple[Cell, int]]:
     return [(cell, runs[key]) for key, cell in cells.items()]
 
 
-def _cell(cell: Cell, *, planned: int, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
+def _cell(cell: Cell, *, tune: Tune | None, planned: int, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
     account = count(cell.architecture)
     reused = sum(run.identity in done for run in runs if _key(run.cell) == _key(cell))
     return CellPreview(
@@ -133,7 +141,7 @@ def _cell(cell: Cell, *, planned: int, runs: Sequence[BoundRun], done: Collectio
         flops_per_token=account.flops_per_token.forward,
         steps=cell.num_steps,
         tokens=cell.num_steps * cell.recipe.batch * cell.architecture.context,
-        patch=cell.changes,
+        patch=as_told(cell.changes, tune=tune),
         runs=planned,
         reused=reused if runs else None,
     )

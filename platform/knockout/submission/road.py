@@ -7,114 +7,115 @@ start, and finds what is done.
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 import uuid
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from knockout.account.matching import plan_study
-from knockout.corpus.prepare import Prepared, prepare
+from knockout.corpus.prepare import Prepared
 from knockout.declare.load import Loaded
 from knockout.declare.plan import Cell, Plan
 from knockout.errors import RunEnded, RunError, Stopped, WorkspaceError
+from knockout.ledger.inventory import note_shown
 from knockout.ledger.process import this_process
-from knockout.ledger.stops import stop_requested
 from knockout.ledger.store import HELD, PRUNED, Ledger
 from knockout.ledger.workspace import Workspace
-from knockout.services.environment import quiet_environment
-from knockout.submission.bind import BoundRun, bind, vocabularies, write_meanings
+from knockout.submission.bind import BoundRun, bind, write_meanings
 from knockout.submission.concluding import Concluding, conclude, judge, open_variants
+from knockout.submission.hands import Hands, LocalHands
 from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
-from knockout.submission.slots import Slot, slot_queue, usable_cores
+from knockout.submission.options import Options
+from knockout.submission.preparing import begin_preparing
+from knockout.submission.ticking import Ticker
 from knockout.submission.waiting import wait_awake
-from knockout.training.execute import DAMAGED, Early, Execution, Limits, execute, never
-from knockout.training.launcher import Nursery
-from knockout.training.progress import read_progress
+from knockout.training.execute import DAMAGED, Early, Execution, Limits, never
 from knockout.training.result import read_result
-from knockout.training.spec import Runtime
+from knockout.training.sharing import fetch_result
 from knockout.training.stop import BY_USER, Ending, Stop
+from knockout.training.untold import reconcile
 
 if TYPE_CHECKING:
     from knockout.submission.tuned import Tuned
 
-TICK_SECONDS = 1.0
-MAX_GPUS = 16
-"""Of one machine."""
-
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a submission is executed; nothing here bears identity."""
+def new_submission() -> str:
+    """A name that no other submission has, and that sorts by its time."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
 
-    slots: int | None = None
-    """Runs at a time; None: one for each core, or for each GPU where there are some."""
-    run_seconds: float | None = None
-    """Longest time that a run may take; None: what the study declares."""
-    study_seconds: float | None = None
-    """Longest time that the submission may take; None: what the study declares."""
-    mlflow: bool = True
-    """Whether runs are mirrored to MLflow."""
+
+def local_hands(road: Road) -> Hands:
+    """Processes of this machine."""
+    return LocalHands(
+        road.ledger, owner=road.owner, limits=road.limits, slots=road.options.slots, parallelism=road.parallelism
+    )
 
 
 class Road:
     """Walks one submission. Enter it as a context: everything that it started ends with it."""
 
-    def __init__(self, loaded: Loaded, *, workspace: Workspace, options: Options, listener: Listener, stop: Stop) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        workspace: Workspace,
+        options: Options,
+        listener: Listener,
+        stop: Stop,
+        submission: str | None = None,
+        hands: Callable[[Road], Hands] | None = None,
+    ) -> None:
+        """`submission` is its name where it has one already; `hands` bring its runs to their ends, by default here."""
         self.loaded = loaded
         self.plan: Plan = plan_study(loaded)
         self.workspace = workspace
         self.options = options
+        self.parallelism = options.parallelism(self.plan.study.runtime, cells=self.plan.cells)
         self.listener = listener
         declared = self.plan.study.limits
         self.limits = Limits(run_seconds=options.run_seconds or declared.run_seconds, stop=stop)
         self.study_seconds = options.study_seconds or declared.study_seconds
-        self.submission = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        self.submission = submission or new_submission()
+        self.make_hands = hands or local_hands
         self.owner = this_process()
         self.started = time.monotonic()
-        self.preparing: Future[dict[int, Prepared]] = Future()
         self.prepared: dict[int, Prepared] = {}
         self.runs: list[BoundRun] = []
         self.executions: dict[str, Execution] = {}
         self.active: dict[str, BoundRun] = {}
         self.tuned: dict[tuple[str, str], tuple[Cell, Tuned]] = {}
         self.submitted = False
-        self.counting = threading.Lock()
-        self.free: queue.Queue[Slot] | None = None
-        self.over = threading.Event()
 
     def __enter__(self) -> Road:
         self.ledger = Ledger(self.workspace)
-        dead = self.ledger.reconcile()
-        environment = quiet_environment(self.workspace.folder)
-        self.nursery = Nursery(environment, log=self.workspace.folder / "nursery.log")
-        self.mirroring = Mirroring(self.workspace, enabled=self.options.mlflow, dead=dead)
-        self.ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
-        self.ticker.start()
-        # Beside the start of servers and training processes; a daemon, since a preparation that is cut off leaves nothing.
-        threading.Thread(target=self._prepare, name="corpus", daemon=True).start()
+        reconcile(self.ledger)
+        self.hands = self.make_hands(self)
+        self.mirroring = Mirroring(self.ledger, enabled=self.options.mlflow)
+        self.ticker = self._ticker()
+        self.ticker.__enter__()
+        self.preparing = begin_preparing(
+            self.plan, workspace=self.workspace, base=self.loaded.corpus_base, progress=self.listener.corpus
+        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         ending = self.ending(error) if error is not None else None
         if error is not None:
             self.limits.stop.end(Ending("cancelled", f"its submission ended: {error}"))
-        self.over.set()
-        self.ticker.join()
-        self.nursery.close()
+        self.hands.close()
         if ending is not None:
             self.mirroring.give_up(state=ending[0], reason=ending[1])
         if (missed := self.mirroring.close()) is not None:
             self.listener.note(missed)
-        if ending is not None and self.submitted:
-            self._give_up(state=ending[0], reason=ending[1])
+        self.ticker.__exit__(kind, error, trace)
+        if self.submitted:
+            self._leave(ending, shown=self.options.mlflow and missed is None)
         self.ledger.close()
 
     def prepare(self) -> None:
@@ -155,6 +156,11 @@ class Road:
         if self.limits.stop.is_set():
             raise RunError(f"{self.limits.stop.ending.reason}; the same command goes on from here")
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time of the work is over: nothing more is trained, and what there is can be concluded."""
+        return self.limits.stop.is_set()
+
     def ending(self, error: BaseException) -> tuple[str, str]:
         """The state and the reason of the submission when an error, or a signal, ends it."""
         stop = self.limits.stop
@@ -193,14 +199,14 @@ class Road:
 
     def bind(self) -> list[BoundRun]:
         """Give the judged runs their identity, with what was tuned; the different ones among them are to be trained."""
-        self.plan = self.plan.with_cells({key: cell for key, (cell, _) in self.tuned.items()})
+        self.plan = self._tuned_plan()
         self.runs = bind(self.plan, prepared=self.prepared)
         write_meanings(self.runs, workspace=self.workspace)
         self.ledger.ask(self.submission, runs=[run.ask() for run in self.runs])
         different = {run.identity: run for run in reversed(self.runs)}  # of equal runs the first one's name: the baseline's
         ended = self.executions
         done = [identity for identity, run in different.items() if identity in ended or self._has_result(run)]
-        num_slots = self.num_slots if len(done) < len(different) else 0
+        num_slots = self.hands.num_slots if len(done) < len(different) else 0
         self.listener.planned(self.plan, self.runs, done, num_slots)
         return [run for run in self.runs if different.get(run.identity) is run and run.identity not in ended]
 
@@ -217,35 +223,24 @@ class Road:
         self.listener.note(f"open at {looks[look - 1]} seeds; going on to {looks[look]} for {', '.join(sorted(variants))}")
         return True
 
-    @property
-    def num_slots(self) -> int:
-        """Runs that execute at the same time."""
-        return self.options.slots or self.nursery.num_gpus() or usable_cores()
-
-    @property
-    def num_threads(self) -> int:
-        """Threads that suffice to keep every slot busy, known before the devices are counted."""
-        return self.options.slots or max(usable_cores(), MAX_GPUS)
-
     def train(self, run: BoundRun, *, early: Early = never) -> Execution:
         """Bring one run to its end, in a slot of its own, or to where `early` finds a reason to prune it.
 
         Raises:
             RunEnded: the run has no result.
         """
-        slot = self._slots().get()
-        if (stop := self.limits.stop).is_set():
-            self._slots().put(slot)
-            raise RunEnded(run.name, state=stop.ending.state, reason=stop.ending.reason)
         try:
-            execution = self._train(run, slot=slot, early=early)
+            execution = self.hands.train(run, early=early, began=partial(self._began, run))
         finally:
-            self._slots().put(slot)
+            self.active.pop(run.identity, None)
+        stop = self.limits.stop
         if execution.run.state in HELD:  # another submission goes on with it
             raise RunEnded(run.name, state=stop.ending.state, reason=stop.ending.reason)
         if execution.run.state == "planned":
             execution = replace(execution, run=replace(execution.run, state=stop.ending.state, reason=stop.ending.reason))
         pruned = execution.run.state == PRUNED
+        if execution.run.finished:
+            fetch_result(self.workspace, run.identity)  # another machine may have trained it
         if not pruned:
             self.executions[run.identity] = execution
         self.listener.run_ended(run, execution.run, execution.reused)
@@ -262,6 +257,8 @@ class Road:
         """
         self.raise_if_stopped()
         stop = self.limits.stop
+        if not self.runs:  # the time was over before they were asked for
+            self.runs = bind(self._tuned_plan(), prepared=self.prepared)
         concluding = conclude(
             self.plan,
             runs=self.runs,
@@ -277,23 +274,14 @@ class Road:
         self.listener.concluded(concluding.facts)
         return concluding
 
-    def _prepare(self) -> None:
-        """Prepare the corpus for each vocabulary; `preparing` is what comes of it."""
-        try:
-            prepared = {
-                vocabulary: prepare(
-                    self.plan.corpus,
-                    vocabulary=vocabulary,
-                    folder=self.workspace.corpora,
-                    base=self.loaded.corpus_base,
-                    progress=self.listener.corpus,
-                )
-                for vocabulary in vocabularies(self.plan)
-            }
-        except BaseException as error:
-            self.preparing.set_exception(error)
-        else:
-            self.preparing.set_result(prepared)
+    def _tuned_plan(self) -> Plan:
+        return self.plan.with_cells({key: cell for key, (cell, _) in self.tuned.items()})
+
+    def _began(self, run: BoundRun) -> None:
+        """A run is this submission's to train, or has a result."""
+        self.active[run.identity] = run
+        self.listener.run_started(run)
+        self.mirroring.open_run(run)
 
     def _try(self, run: BoundRun, early: Early) -> Execution:
         """Bring a trial's run to its result, or to where it is pruned."""
@@ -306,62 +294,33 @@ class Road:
         known = self.ledger.run(run.identity)
         if known is None or not known.finished:
             return False
+        fetch_result(self.workspace, run.identity)
         if read_result(self.workspace.run(run.identity)) is not None:
             return True
         self.ledger.reopen(run.identity, reason=DAMAGED)
         self.listener.note(f"{run.name}: {DAMAGED}; it is trained again")
         return False
 
-    def _give_up(self, *, state: str, reason: str) -> None:
-        """Record why the submission ended early."""
+    def _leave(self, ending: tuple[str, str] | None, *, shown: bool) -> None:
+        """Record why the submission ended early, if it did, and whether MLflow was told of all."""
         try:
-            self.ledger.conclude(self.submission, state=state, reason=reason, facts=None)
+            if ending is not None:
+                self.ledger.conclude(self.submission, state=ending[0], reason=ending[1], facts=None)
+            if shown:
+                note_shown(self.ledger, self.submission)
         except WorkspaceError as unwritable:
             log.debug("%s; the next command's reconciling records it", unwritable)
 
-    def _train(self, run: BoundRun, *, slot: Slot, early: Early) -> Execution:
-        self.active[run.identity] = run
-        self.listener.run_started(run)
-        self.mirroring.open_run(run)
-        try:
-            return execute(
-                run.identity,
-                ledger=self.ledger,
-                owner=self.owner,
-                nursery=self.nursery,
-                limits=self.limits,
-                early=early,
-                runtime=Runtime(corpus=str(run.corpus_folder), device=slot.device),
-                environment=slot.environment,
-            )
-        finally:
-            del self.active[run.identity]
-
-    def _slots(self) -> queue.Queue[Slot]:
-        """The free slots; counted when the first run asks, since a submission that only reuses need not wait for devices."""
-        with self.counting:
-            if self.free is None:
-                self.free = slot_queue(self.num_slots, num_gpus=self.nursery.gpus)
-            return self.free
-
-    def _heed(self) -> None:
-        """End the work when its time is over, or when somebody asked for it."""
+    def _ticker(self) -> Ticker:
         limit = self.study_seconds
-        if limit is not None and time.monotonic() - self.started > limit:
-            self.limits.stop.end(Ending("timed-out", f"the study's limit of {limit:g} s"))
-            return
-        try:
-            if stop_requested(self.ledger, submission=self.submission):
-                self.limits.stop.end(Ending("cancelled", "stopped by `knockout stop`"))
-        except WorkspaceError as unreadable:
-            log.debug("%s; the next tick looks again", unreadable)
-
-    def _tick(self) -> None:
-        """While runs are active, show how far they are and mirror what they have measured."""
-        while not self.over.wait(TICK_SECONDS):
-            self._heed()
-            for identity, run in list(self.active.items()):
-                folder: Path = self.workspace.run(identity)
-                if (progress := read_progress(folder)) is not None:
-                    self.listener.run_progress(run, *progress)
-                self.mirroring.metrics(run)
+        return Ticker(
+            self.ledger,
+            submission=self.submission,
+            owner=self.owner,
+            stop=self.limits.stop,
+            until=self.started + limit if limit is not None else None,
+            limit=f"the study's limit of {limit:g} s" if limit is not None else "",
+            active=self.active,
+            listener=self.listener,
+            mirroring=self.mirroring,
+        )

@@ -12,14 +12,17 @@ from rich.text import Text
 
 from knockout.account import count
 from knockout.declare.plan import Plan
+from knockout.declare.tune import as_told
 from knockout.ledger.identity import flatten
+from knockout.ledger.ticks import Tick
 from knockout.report.accounts import number
 from knockout.report.words import as_yaml
 from knockout.services import ServiceStatus
 from knockout.submission.duration import Duration
 from knockout.submission.preview import CellPreview, Preview
+from knockout.submission.schedules import Known
 from knockout.submission.slots import usable_cores
-from knockout.submission.watching import SubmissionState
+from knockout.submission.watching import QueueState, RunState, SubmissionState
 
 _MARKS = {"serious": "unfair?", "note": "note:"}
 
@@ -84,7 +87,7 @@ def cell_table(plan: Plan) -> RenderableType:
             f"{cell.num_steps:,}",
             str(len(plan.study.seed_list)),
         )
-    return Group(table, *_changes({cell.variant: cell.changes for cell in plan.cells}))
+    return Group(table, *_changes({cell.variant: as_told(cell.changes, tune=plan.study.tune) for cell in plan.cells}))
 
 
 def _changes(patches: Mapping[str, dict[str, object]]) -> list[Text]:
@@ -94,13 +97,50 @@ def _changes(patches: Mapping[str, dict[str, object]]) -> list[Text]:
 
 
 def service_table(statuses: Sequence[ServiceStatus]) -> Table:
-    """The local servers."""
-    table = _table("server", "state", "address", "since")
+    """The local services."""
+    table = _table("service", "state", "address", "since")
     for server in statuses:
         state = "running" if server.healthy else "not answering" if server.running else "not running"
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(server.since)) if server.since else ""
-        table.add_row(server.name, state, server.url or "", since)
+        table.add_row(server.name, state, server.url or "", minute(server.since) if server.since else "")
     return table
+
+
+def queue_table(queues: Sequence[QueueState]) -> Table:
+    """What each queue of the pools holds."""
+    table = _table("pool", "queue", "workers online", "running", "waiting", "next scheduled")
+    for one in queues:
+        then = minute(one.next) if one.next is not None else ""
+        table.add_row(one.pool, one.queue, str(one.workers), str(one.running), str(one.waiting), then)
+    return table
+
+
+def run_table(runs: Sequence[RunState]) -> Table:
+    """The runs of a submission."""
+    table = _table("run", "identity", "state", "step", "where", "reason")
+    for run in runs:
+        step = f"{run.step:,} of {run.planned_steps:,}"
+        table.add_row(run.name, run.identity, run.state, step, run.where or "", run.reason or "")
+    return table
+
+
+def schedule_table(known: Sequence[Known], *, due: Mapping[str, float], ticks: Mapping[str, Tick]) -> Table:
+    """Schedules: when each is due next, and how its last sweep ended."""
+    table = _table("schedule", "when", "next", "last", "what")
+    for one in known:
+        name, last = one.schedule.schedule, ticks.get(one.schedule.schedule)
+        table.add_row(
+            name,
+            f"{one.schedule.cron} {one.schedule.timezone}",
+            minute(due[name]) if one.active else "paused",
+            last.state if last is not None else "",
+            ", ".join(one.schedule.studies) + (f" at {one.schedule.size}" if one.schedule.size is not None else ""),
+        )
+    return table
+
+
+def minute(seconds: float) -> str:
+    """A time of day here, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def submission_table(states: Sequence[SubmissionState]) -> Table:
@@ -136,6 +176,6 @@ def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
     for column in columns:
         right = column in ("parameters", "FLOPs/token", "steps", "tokens", "share", "seeds", "")
-        wraps = column in ("changes", "reason", "corpus")
+        wraps = column in ("changes", "reason", "corpus", "what")
         table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
     return table

@@ -6,30 +6,32 @@ the run's evaluations whether it goes on. One submission at a time searches a ce
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from knockout.corpus.prepare import Prepared
 from knockout.declare.document import Document
+from knockout.declare.plain import canonical
 from knockout.declare.plan import Cell, PlannedRun
 from knockout.declare.settings import Settings
 from knockout.declare.study import TRIAL_SEED
 from knockout.declare.tune import Tune, as_declared
 from knockout.errors import DeclarationError, RunError
-from knockout.ledger.identity import canonical, meaning
+from knockout.ledger.identity import meaning
 from knockout.ledger.store import LedgerRun
 from knockout.ledger.workspace import Workspace
+from knockout.search import storage
 from knockout.search.cell import CellSearch, finished_trials
 from knockout.search.edges import best, extension, on_edge, reached
 from knockout.search.pruning import Pruned, Pruning
 from knockout.search.trial import Trial
+from knockout.services.database import find_database
+from knockout.services.locks import acquired
 from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
 from knockout.submission.tuned import Cost, TriedPoint, Tuned
@@ -51,13 +53,14 @@ def tune_cell(
     """
     trying = _Trying(cell, tune=tune, prepared=prepared, workspace=workspace, run=run)
     name = _name(cell, tune=tune, prepared=prepared)
-    with _alone(workspace.folder / "searches" / f"{name}.lock", stop=stop):
+    with _alone(name, workspace=workspace, stop=stop):
         search = CellSearch(
             tune,
             storage=_storage(workspace, stop=stop),
             name=name,
             num_steps=cell.num_steps,
             accepts=partial(_is_legal, cell),
+            as_run=partial(_as_run, cell),
         )
         while (trial := search.ask()) is not None:
             trying.bring(trial, search=search)
@@ -74,7 +77,7 @@ def tune_cell(
         cell.size,
         tuple(trying.point(trial, known=known) for trial in trials),
         _as_run(cell, chosen.values),
-        on_edge(chosen.values, ranges=reached(tune, trials=trials)),
+        on_edge(chosen.values, ranges=reached(tune, trials=trials), as_run=partial(_as_run, cell)),
         {path: range_.log for path, range_ in tune.ranges.items()},
     )
     return tuned_cell, tuned
@@ -153,12 +156,13 @@ def searched(cell: Cell, *, tune: Tune, prepared: Prepared | None, workspace: Wo
 
     Trials that pruning may end count in full; those beyond the ranges are not foreseen before the last one within them.
     """
-    database = workspace.folder / "optuna.db"
-    name = _name(cell, tune=tune, prepared=prepared) if prepared is not None else ""
-    trials = finished_trials(f"sqlite:///{database}", name=name) if prepared is not None and database.exists() else []
+    trials: list[Trial] = []
+    if prepared is not None and storage.is_there(workspace.folder):
+        trials = finished_trials(storage.address(workspace.folder), name=_name(cell, tune=tune, prepared=prepared))
     chosen = best(trials)
     within = max(0, tune.trials - len(trials))
-    further = within == 0 and extension(trials, tune=tune, accepts=partial(_is_legal, cell)) is not None
+    asked = {"accepts": partial(_is_legal, cell), "as_run": partial(_as_run, cell)}
+    further = within == 0 and extension(trials, tune=tune, **asked) is not None
     return (cell if chosen is None else with_values(cell, values=chosen.values)), (within + further) * tune.seeds
 
 
@@ -209,22 +213,25 @@ def _name(cell: Cell, *, tune: Tune, prepared: Prepared) -> str:
 
 def _storage(workspace: Workspace, *, stop: threading.Event) -> str:
     """The database of all searches, made by one process at a time."""
-    url = f"sqlite:///{workspace.folder / 'optuna.db'}"
-    with _alone(workspace.folder / "searches" / "storage.lock", stop=stop):
+    url = storage.address(workspace.folder)
+    with _alone("storage", workspace=workspace, stop=stop):
         CellSearch.make_storage(url)
     return url
 
 
 @contextmanager
-def _alone(path: Path, *, stop: threading.Event) -> Iterator[None]:
-    """Hold a lock file; it is free again when its holder ends, however it ends."""
+def _alone(name: str, *, workspace: Workspace, stop: threading.Event) -> Iterator[None]:
+    """Hold a lock file, and a lock of the database that machines share; they are free again when their holder ends, however
+    it ends."""
+    path, database = workspace.folder / "searches" / f"{name}.lock", find_database(workspace.folder)
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as lock:
         while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if stop.wait(0.5):
-                    raise RunError("stopped while another submission tunes the same cell") from None
-        yield
+            turn = nullcontext(True) if database is None else database.turn(f"search {name}")
+            if acquired(lock.fileno()):
+                with turn as mine:
+                    if mine:
+                        yield
+                        return
+            if stop.wait(0.5):
+                raise RunError("stopped while another submission tunes the same cell")

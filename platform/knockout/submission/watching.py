@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from knockout.ledger.store import PRUNED, Ledger, Submission
+from knockout.training.progress import read_progress
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,52 @@ class SubmissionState:
     created: float
     runs: int
     finished: int
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One run that a submission asked for."""
+
+    identity: str
+    name: str
+    """How people see it: variant, size and seed."""
+    state: str
+    reason: str | None
+    step: int
+    planned_steps: int
+    where: str | None
+    """Who works on it."""
+
+
+class QueueState(Protocol):
+    """What a queue of a pool holds."""
+
+    @property
+    def pool(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def next(self) -> float | None: ...
+
+
+def runs(ledger: Ledger, *, submission: str) -> list[RunState]:
+    """Each run that a submission asked for, with how far it is now."""
+    asked = ledger.asked(submission)
+    known = {run.identity: run for run in ledger.runs({identity for identity, *_ in asked})}
+    found: list[RunState] = []
+    for identity, variant, size, seed in asked:
+        run = known[identity]
+        progress = read_progress(ledger.workspace.run(identity)) if run.owner is not None else None
+        step, where = progress[0] if progress is not None else run.step, str(run.owner) if run.owner is not None else None
+        name = f"{variant} · {size} · s{seed}"
+        found.append(RunState(identity, name, run.state, run.reason, step, run.planned_steps, where))
+    return found
 
 
 def submissions(ledger: Ledger, *, limit: int) -> list[SubmissionState]:

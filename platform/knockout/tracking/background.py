@@ -163,11 +163,9 @@ class BackgroundMirror:
             )
         )
 
-    def reconcile(self, dead_identities: Iterable[str]) -> None:
-        """See `Mirror.reconcile`."""
-        dead = tuple(dead_identities)
-        if dead:
-            self._put(Job("ends of dead runs", None, lambda mirror, _: mirror.reconcile(dead)))
+    def perform(self, label: str, call: Callable[[Mirror], object]) -> None:
+        """Do something else with the mirror; `label` says what, for the warning."""
+        self._put(Job(label, None, lambda mirror, _: call(mirror)))
 
     def close(self, *, timeout_seconds: float = 30.0) -> str | None:
         """Wait for what is queued, and end. Returns a warning that names what was not mirrored, or None."""

@@ -1,4 +1,4 @@
-"""What an MLflow store shows, read from its database without importing MLflow.
+"""What an MLflow store shows, read from its database, a file or one that machines share, without importing MLflow.
 
 The invariant: nothing is written, made or migrated.
 """
@@ -6,20 +6,24 @@ The invariant: nothing is written, made or migrated.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from knockout.services.database import find_database
 from knockout.tracking import naming
 from knockout.tracking.store import BUSY_TIMEOUT_SECONDS, folder
 
+Execute = Callable[[str, tuple[str, ...]], Iterable[Any]]
 _RUNS = """
-SELECT runs.run_uuid, runs.status, runs.artifact_uri, experiments.name, own.value, state.value
+SELECT runs.run_uuid, runs.status, runs.artifact_uri, experiments.name, own.value, state.value, reason.value
 FROM runs
 JOIN experiments ON experiments.experiment_id = runs.experiment_id
 JOIN tags AS own ON own.run_uuid = runs.run_uuid AND own.key = ?
 LEFT JOIN tags AS state ON state.run_uuid = runs.run_uuid AND state.key = ?
+LEFT JOIN tags AS reason ON reason.run_uuid = runs.run_uuid AND reason.key = ?
 WHERE runs.lifecycle_stage = 'active'
 ORDER BY runs.start_time DESC
 """
@@ -37,6 +41,8 @@ class Shown:
     """The address of its files."""
     state: str | None
     """The ledger's word for how it ended, where it was told."""
+    reason: str | None
+    """Why it ended so, where it was told."""
     final: dict[str, float] = field(default_factory=dict)
     """What it came to, by metric."""
 
@@ -46,12 +52,20 @@ def database(workspace: Path) -> Path:
     return folder(workspace) / "mlflow.db"
 
 
+def is_there(workspace: Path) -> bool:
+    """Whether the workspace has a store. Raises WorkspaceError where the database cannot be reached."""
+    shared = find_database(workspace)
+    return database(workspace).is_file() if shared is None else shared.has("runs", schema="mlflow")
+
+
 def damage(workspace: Path) -> str | None:
-    """Why the store's file cannot be used, or None."""
+    """Why the store's file cannot be used, or None. A database that machines share looks after itself."""
+    if find_database(workspace) is not None:
+        return None
     try:
-        with _reading(workspace) as connection:
-            said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            connection.execute(_RUNS, (naming.IDENTITY, naming.STATE)).fetchone()
+        with _reading(workspace) as execute:
+            ((said,),) = execute("PRAGMA quick_check(1)", ())
+            next(iter(execute(_RUNS, (naming.IDENTITY, naming.STATE, naming.REASON))), None)
     except sqlite3.DatabaseError as error:
         return str(error)
     return None if said == "ok" else said
@@ -62,18 +76,27 @@ def shown(workspace: Path, *, key: str) -> dict[tuple[str, str], Shown]:
 
     Of several with one value it is the oldest, which is the one that the mirror writes to.
     """
-    with _reading(workspace) as connection:
+    with _reading(workspace) as execute:
         final: dict[str, dict[str, float]] = {}
-        for run_id, metric, value in connection.execute(_FINALS):
+        for run_id, metric, value in execute(_FINALS, ()):
             final.setdefault(run_id, {})[metric.removeprefix("final/")] = value
         return {
-            (experiment, value): Shown(run_id, status, artifacts, state, final.get(run_id, {}))
-            for run_id, status, artifacts, experiment, value, state in connection.execute(_RUNS, (key, naming.STATE))
+            (experiment, value): Shown(run_id, status, artifacts, state, reason, final.get(run_id, {}))
+            for run_id, status, artifacts, experiment, value, state, reason in execute(
+                _RUNS, (key, naming.STATE, naming.REASON)
+            )
         }
 
 
 @contextmanager
-def _reading(workspace: Path) -> Iterator[sqlite3.Connection]:
+def _reading(workspace: Path) -> Iterator[Execute]:
+    """What carries out a query, written as SQLite takes it."""
+    shared = find_database(workspace)
+    if shared is not None:
+        with shared.connection() as connection:
+            connection.execute("SET search_path = mlflow")
+            yield lambda query, values: connection.execute(query.replace("%", "%%").replace("?", "%s").encode(), values)
+        return
     uri = f"{database(workspace).as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-        yield connection
+        yield connection.execute

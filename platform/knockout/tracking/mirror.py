@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from knockout.services.locks import locked
 from knockout.tracking import naming
 from knockout.tracking.curves import Row, Selection, select
-from knockout.tracking.runs import RunState, find_run, read_state, running_runs, study_experiment
-from knockout.tracking.store import connect
+from knockout.tracking.runs import RunState, find_run, read_state, study_experiment
+from knockout.tracking.store import LOCK_TIMEOUT_SECONDS, connect, folder
 from knockout.tracking.tables import split_rows, write_table
 from knockout.tracking.writes import (
     write_corpus,
@@ -153,20 +154,6 @@ class Mirror:
         if report is not None:
             write_files(self._client, run_id=parent, artifacts={report.name: report})
 
-    def reconcile(self, dead_identities: Iterable[str]) -> list[str]:
-        """Set runs that dead processes left RUNNING to failed, as the ledger has. Identities of runs, and names of
-        submissions.
-
-        Returns the ids of the runs that were changed.
-        """
-        dead, changed = set(dead_identities), list[str]()
-        for run in running_runs(self._client) if dead else ():
-            if {run.data.tags.get(naming.IDENTITY), run.data.tags.get(naming.SUBMISSION)} & dead:
-                told = {naming.STATE: "failed", naming.REASON: "its process died"}
-                self._end(run.info.run_id, state="failed", tags=told)
-                changed.append(run.info.run_id)
-        return changed
-
     def _open(self, experiment: str, *, key: str, name: str, tags: Mapping[str, str]) -> Run:
         """Find the run by its tag `key` and set it RUNNING, or create it with all its tags in one step.
 
@@ -174,9 +161,12 @@ class Mirror:
         """
         found = find_run(self._client, experiment=experiment, key=key, value=tags[key])
         if found is None:
-            run = self._client.create_run(experiment, run_name=name, tags=dict(tags))
-            self._states[run.info.run_id] = RunState(start_milliseconds=run.info.start_time)
-            return run
+            with locked(folder(self._workspace) / "opening.lock", timeout_seconds=LOCK_TIMEOUT_SECONDS):
+                found = find_run(self._client, experiment=experiment, key=key, value=tags[key])
+                if found is None:  # else another process was quicker
+                    run = self._client.create_run(experiment, run_name=name, tags=dict(tags))
+                    self._states[run.info.run_id] = RunState(start_milliseconds=run.info.start_time)
+                    return run
         self._client.update_run(found.info.run_id, status="RUNNING", name=name)
         kept = {name: value for name, value in tags.items() if name != naming.PARENT}
         write_tags(self._client, run_id=found.info.run_id, tags=kept)

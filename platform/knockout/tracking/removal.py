@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from knockout.tracking import naming
-from knockout.tracking.inspection import Shown, database, shown
+from knockout.tracking.inspection import Shown, is_there, shown
 from knockout.tracking.store import connect, folder
 
 
@@ -22,7 +22,7 @@ class Remover:
         self._workspace = workspace
         self._runs: dict[str, list[Shown]] = {}
         self._client = None
-        there = shown(workspace, key=naming.IDENTITY) if database(workspace).is_file() else {}
+        there = shown(workspace, key=naming.IDENTITY) if is_there(workspace) else {}
         for (_, identity), run in there.items():
             self._runs.setdefault(identity, []).append(run)
 

@@ -6,7 +6,7 @@ except for rows that wait to be sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,6 @@ from knockout.tracking.store import artifact_location
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-PAGE = 1_000
 
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 """Without it the UI takes the experiment for one about agents, and shows traces and prompts first."""
@@ -77,18 +75,6 @@ def find_run(client: MlflowClient, *, experiment: str, key: str, value: str) -> 
         [experiment], naming.equals(key, value), max_results=1, order_by=["attributes.start_time ASC"]
     )
     return found[0] if found else None
-
-
-def running_runs(client: MlflowClient) -> Iterator[Run]:
-    """Every run of every experiment whose status is RUNNING."""
-    experiments = [experiment.experiment_id for experiment in client.search_experiments(max_results=50_000)]
-    token: str | None = None
-    while experiments:
-        page = client.search_runs(experiments, "attributes.status = 'RUNNING'", max_results=PAGE, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 def read_state(client: MlflowClient, *, run_id: str) -> RunState:

@@ -1,4 +1,4 @@
-"""The MLflow store of a workspace: one SQLite file in WAL mode, created and migrated once.
+"""The MLflow store of a workspace: one SQLite file in WAL mode, or the database that machines share; made and migrated once.
 
 The invariant: every table exists before anyone writes. MLflow itself migrates in whichever process comes
 first, with no lock, so six processes on a new store destroy one another's work; here the first takes the lock
@@ -11,13 +11,16 @@ import importlib
 import importlib.metadata
 import os
 import sqlite3
+import time
 import warnings
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from knockout.errors import WorkspaceError
+from knockout.errors import ServiceError, WorkspaceError
+from knockout.services.database import find_database, store_url
 from knockout.services.environment import QUIET, TELEMETRY_OFF
 from knockout.services.locks import locked, store_lock
 from knockout.services.relocation import artifact_root, relocate
@@ -37,7 +40,7 @@ def folder(workspace: Path) -> Path:
 
 def tracking_uri(workspace: Path) -> str:
     """The address that MLflow's clients and server take."""
-    return f"sqlite:///{folder(workspace) / 'mlflow.db'}"
+    return store_url(workspace, schema="mlflow", file=folder(workspace) / "mlflow.db")
 
 
 def artifact_location(workspace: Path, *, experiment: str) -> str:
@@ -55,10 +58,10 @@ def prepare(workspace: Path) -> str:
     """
     place, version = folder(workspace), importlib.metadata.version("mlflow")
     if not is_prepared(place, version=version):
-        with locked(store_lock(workspace, name="mlflow"), timeout_seconds=LOCK_TIMEOUT_SECONDS):
+        with locked(store_lock(workspace, name="mlflow"), timeout_seconds=LOCK_TIMEOUT_SECONDS), _turn(workspace):
             if not is_prepared(place, version=version):
                 migrate(workspace)
-                (place / "prepared").write_text(f"{version}\n")
+                (place / "prepared").write_text(f"{_said(place, version=version)}\n")
     relocate(workspace)
     return tracking_uri(workspace)
 
@@ -66,7 +69,32 @@ def prepare(workspace: Path) -> str:
 def is_prepared(place: Path, *, version: str) -> bool:
     """Whether this version of MLflow has migrated the store."""
     marker = place / "prepared"
-    return (place / "mlflow.db").is_file() and marker.is_file() and marker.read_text().strip() == version
+    has_store = (place / "mlflow.db").is_file() or find_database(place.parent) is not None
+    return has_store and marker.is_file() and marker.read_text().strip() == _said(place, version=version)
+
+
+def _said(place: Path, *, version: str) -> str:
+    """What is written down once a version has migrated the store: of a database, which one."""
+    database = find_database(place.parent)
+    return version if database is None else f"{version} {database.shown}"
+
+
+@contextmanager
+def _turn(workspace: Path) -> Iterator[None]:
+    """Hold off other machines that would migrate the same database."""
+    database = find_database(workspace)
+    if database is None:
+        yield
+        return
+    until = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while True:
+        with database.turn("mlflow's tables") as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() > until:
+            raise ServiceError(f"MLflow's tables in {database.shown} are being made by another machine; try again later")
+        time.sleep(0.5)
 
 
 def migrate(workspace: Path) -> None:
@@ -78,20 +106,23 @@ def migrate(workspace: Path) -> None:
 
     place, uri = folder(workspace), tracking_uri(workspace)
     place.mkdir(parents=True, exist_ok=True)
-    has_tables = use_wal(place / "mlflow.db")
+    database = find_database(workspace)
     try:
+        has_tables = use_wal(place / "mlflow.db") if database is None else database.has("runs", schema="mlflow")
         if has_tables:
             engine = utils.create_sqlalchemy_engine_with_retry(uri)
             if utils._get_schema_version(engine) != utils._get_latest_schema_revision():
-                copy_aside(place)
+                if database is None:
+                    copy_aside(place)
                 utils._upgrade_db(engine)  # what `mlflow db upgrade` does
             engine.dispose()
         # The constructor creates the tables of an empty database, and the default experiment.
         SqlAlchemyStore(uri, artifact_root(workspace)).engine.dispose()
     except (MlflowException, alembic_error()) as error:
+        where = place / "mlflow.db" if database is None else f"the database {database.shown}"
         raise WorkspaceError(
-            f"{place / 'mlflow.db'}: MLflow {importlib.metadata.version('mlflow')} cannot use this store "
-            f"({error}); it may come from a newer MLflow: install that, or move the file away"
+            f"{where}: MLflow {importlib.metadata.version('mlflow')} cannot use this store ({error}); "
+            f"it may come from a newer MLflow: install that, or move the file away"
         ) from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from knockout.declare.recipe import DocumentPacking
 from knockout.ledger.workspace import write_json
 from knockout.model import Network, build
 from knockout.model.objective import next_token_logits
@@ -32,6 +34,8 @@ TIMED_SECONDS = 0.4
 """Steps are timed until so much has passed, but so many at least and at most."""
 PREFIXES = 4
 """Lengths for which the run of a prefix by itself is timed."""
+END_OF_TEXT = 0
+"""Which of the random tokens ends a document; one stands in the middle of every window."""
 
 
 def calibrate(folder: Path, *, runtime: Runtime) -> int:
@@ -44,7 +48,7 @@ def calibrate(folder: Path, *, runtime: Runtime) -> int:
     torch.set_num_threads(runtime.threads)
     stopwatch, spec = Stopwatch(clock(runtime)), read_spec(folder)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
-    module = LanguageModule(network, spec=spec, step=0, optimizer_state=None)
+    module = LanguageModule(network, spec=spec, step=0, optimizer_state=None, end_of_text=_border(spec))
     module.evaluation_steps = set()
     steps = StepTimer(stopwatch)
     trainer = make_trainer(spec, callback=steps, runtime=runtime, steps=WARM_STEPS + MOST_STEPS)
@@ -114,7 +118,7 @@ def _evaluation_seconds(network: Network, *, spec: RunSpec, clock: Clock, device
     context, vocabulary = architecture.context, architecture.vocabulary
     windows_BW = _windows(WINDOWS_AT_ONCE, context=context, vocabulary=vocabulary, device=device)
     few_BW = windows_BW[:GENERATION_WINDOWS]
-    exam = Exam((windows_BW,), few_BW, torch.ones(vocabulary, dtype=torch.int64, device=device))
+    exam = Exam((windows_BW,), few_BW, torch.ones(vocabulary, dtype=torch.int64, device=device), _border(spec))
     num_windows = spec.evaluation["tokens"] / context
     if sees_all_at_once(architecture):
         evaluate(network, exam=exam, causal=True)
@@ -122,11 +126,12 @@ def _evaluation_seconds(network: Network, *, spec: RunSpec, clock: Clock, device
         return once * (num_windows + len(few_BW)) / (len(windows_BW) + len(few_BW))
     lengths = [max(1, round(context * (2 * place + 1) / (2 * PREFIXES))) for place in range(PREFIXES)]
     for length in lengths:
-        next_token_logits(network, few_BW[:, :length])
-    prefixes = [
-        _seconds(lambda length=length: next_token_logits(network, few_BW[:, :length]).sum().item(), clock=clock)
-        for length in lengths
-    ]
+        next_token_logits(network, few_BW[:, :length], end_of_text=exam.end_of_text)
+
+    def alone(length: int) -> float:
+        return next_token_logits(network, few_BW[:, :length], end_of_text=exam.end_of_text).sum().item()
+
+    prefixes = [_seconds(partial(alone, length), clock=clock) for length in lengths]
     asked = exam.questions(network)
     whole = _seconds(lambda: [question.put_to(network.forward).logits_BTV.sum().item() for question in asked], clock=clock)
     return whole * num_windows / len(windows_BW) + context * sum(prefixes) / len(prefixes)
@@ -139,4 +144,10 @@ def _seconds(work: Any, *, clock: Clock) -> float:
 
 
 def _windows(rows: int, *, context: int, vocabulary: int, device: str) -> Tensor:
-    return torch.randint(vocabulary, (rows, context + 1)).to(device)
+    windows_BW = torch.randint(vocabulary, (rows, context + 1))
+    windows_BW[:, context // 2] = END_OF_TEXT
+    return windows_BW.to(device)
+
+
+def _border(spec: RunSpec) -> int | None:
+    return END_OF_TEXT if isinstance(spec.recipe.packing, DocumentPacking) else None

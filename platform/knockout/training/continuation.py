@@ -18,6 +18,7 @@ from knockout.declare.rescale import rotary_scaling, with_rotary_scaling
 from knockout.declare.sampling import Sampling
 from knockout.errors import InputError
 from knockout.model.generate import generate
+from knockout.training.data import border
 from knockout.training.spec import read_spec
 from knockout.training.trained import load_network
 
@@ -77,6 +78,7 @@ def continue_text(
         sampling=sampling,
         seed=seed,
         num_known=encoder.num_known,
+        end_of_text=border(spec.recipe.packing, manifest=prepared.manifest),
     ):
         written.append(int(token_B))
         seconds.append(time.monotonic() - begin)

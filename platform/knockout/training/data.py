@@ -11,10 +11,21 @@ import torch
 from torch import Tensor
 
 from knockout.corpus.batches import batch
+from knockout.corpus.manifest import Manifest
 from knockout.corpus.reading import Split
 from knockout.corpus.shuffled import shuffled
+from knockout.declare.recipe import ContiguousPacking, DocumentPacking, Packing
 from knockout.training.seeds import derived
 from knockout.training.spec import RunSpec
+
+
+def border(packing: Packing, *, manifest: Manifest) -> int | None:
+    """The token that divides a window into documents; None where windows are read as a whole."""
+    match packing:
+        case ContiguousPacking():
+            return None
+        case DocumentPacking():
+            return manifest.end_of_text
 
 
 class StepBatches:

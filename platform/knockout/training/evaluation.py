@@ -21,8 +21,11 @@ from knockout.corpus.reading import Split
 from knockout.corpus.shuffled import shuffled_places
 from knockout.declare.architecture import Architecture
 from knockout.declare.parts import NextTokenObjective
+from knockout.declare.recipe import ContiguousPacking, Packing
 from knockout.model import Network
+from knockout.model.documents import documents_in
 from knockout.model.objective import Question, ask_exam, next_token_logits
+from knockout.training.data import border
 from knockout.training.routing import counted_routing
 
 WINDOWS_AT_ONCE = 32
@@ -42,9 +45,19 @@ class Exam:
     """The windows on which generation_loss is measured, spread evenly over the exam."""
     token_bytes_V: Tensor
     """Raw bytes that each token stands for."""
+    end_of_text: int | None = None
+    """The token that ends a document, where each is read by itself."""
 
     @classmethod
-    def of(cls, split: Split, *, context: int, device: str, shuffled: bool = False) -> Exam:
+    def of(
+        cls,
+        split: Split,
+        *,
+        context: int,
+        device: str,
+        shuffled: bool = False,
+        packing: Packing = ContiguousPacking(),  # noqa: B008
+    ) -> Exam:
         """The exam of a corpus' evaluation split: windows of context + 1 tokens, the same in a random order if shuffled."""
         rows = evaluation_batches(split, context=context, batch=WINDOWS_AT_ONCE)
         batches = [torch.from_numpy(row).to(device) for row in rows]
@@ -52,11 +65,13 @@ class Exam:
         windows_BW = tuple(map(_shuffled, windows_BW)) if shuffled else windows_BW
         whole_BW = windows_BW[0]
         few_BW = whole_BW[:: max(1, len(whole_BW) // GENERATION_WINDOWS)][:GENERATION_WINDOWS]
-        return cls(windows_BW, few_BW, torch.tensor(split.manifest.token_bytes, device=device))
+        token_bytes_V = torch.tensor(split.manifest.token_bytes, device=device)
+        return cls(windows_BW, few_BW, token_bytes_V, border(packing, manifest=split.manifest))
 
     def questions(self, network: Network) -> list[Question]:
         """The exam as the network's objective asks it, a few windows at a time."""
-        asked = (ask_exam(rows_BW, architecture=network.architecture, seed=EXAM_SEED) for rows_BW in self.windows_BW)
+        fixed = {"architecture": network.architecture, "seed": EXAM_SEED, "end_of_text": self.end_of_text}
+        asked = (ask_exam(rows_BW, **fixed) for rows_BW in self.windows_BW)
         return [part for question in asked for part in question.split(WINDOWS_AT_ONCE)]
 
 
@@ -84,7 +99,7 @@ def evaluate(network: Network, *, exam: Exam, causal: bool) -> dict[str, float]:
         questions = exam.questions(network)
         with counted_routing(network) as routing:
             losses = [_losses(network, question) for question in questions]
-        alone_N = _next_token_losses(network, exam.few_BW) if at_once else _prefix_losses(network, exam.few_BW)
+        alone_N = (_next_token_losses if at_once else _prefix_losses)(network, exam.few_BW, end_of_text=exam.end_of_text)
     finally:
         network.train(training)
     total = sum(loss_N.double().sum().item() for loss_N in losses)
@@ -108,16 +123,17 @@ def _losses(network: Network, question: Question) -> Tensor:
     return F.cross_entropy(logits_NV, question.answers_N, reduction="none")
 
 
-def _next_token_losses(network: Network, windows_BW: Tensor) -> Tensor:
+def _next_token_losses(network: Network, windows_BW: Tensor, *, end_of_text: int | None) -> Tensor:
     """Loss of each token, all at once, by a network in which none sees a later one."""
-    logits_BTV = network.forward(windows_BW[:, :-1]).logits_BTV.float()
+    shown_BT = windows_BW[:, :-1]
+    logits_BTV = network.forward(shown_BT, documents=documents_in(shown_BT, end_of_text=end_of_text)).logits_BTV.float()
     return F.cross_entropy(logits_BTV.flatten(0, 1), windows_BW[:, 1:].flatten(), reduction="none")
 
 
-def _prefix_losses(network: Network, windows_BW: Tensor) -> Tensor:
+def _prefix_losses(network: Network, windows_BW: Tensor, *, end_of_text: int | None) -> Tensor:
     """Loss of each token when the network is given only the tokens before it."""
     columns = []
     for length in range(1, windows_BW.shape[1]):
-        logits_BV = next_token_logits(network, windows_BW[:, :length]).float()
+        logits_BV = next_token_logits(network, windows_BW[:, :length], end_of_text=end_of_text).float()
         columns.append(F.cross_entropy(logits_BV, windows_BW[:, length], reduction="none"))
     return torch.cat(columns)

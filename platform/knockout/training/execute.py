@@ -1,7 +1,7 @@
 """One run, as its owner sees it: claim it, have it trained, watch it, and record how it ended.
 
 The invariant: a run is `done` only when its sealed result says so and has the planned step count, whatever the exit code;
-every other ending has its own state and reason.
+every other ending has its own state and reason. Who loses the lease of a run has no say in how it ended.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knockout.errors import RunError
+from knockout.errors import RunError, WorkspaceError
+from knockout.ledger.lease import Lease
 from knockout.ledger.process import Owner
 from knockout.ledger.speeds import Speed, remember, shape
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
 from knockout.training.result import discard, read_result
+from knockout.training.sharing import SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
 from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
 from knockout.training.stop import Stop
 
-HEARTBEAT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 WAIT_SECONDS = 1.0
-STOP_GRACE_SECONDS = 20.0
+STOP_GRACE_SECONDS = 5.0
+"""So long a process has for its step before its group is killed."""
+NURSERIES = 4
+"""So many parents of training processes may die under a run before it has failed."""
 DAMAGED = "its files are gone or damaged"
 
 Early = Callable[[], str | None]
@@ -35,6 +39,10 @@ Early = Callable[[], str | None]
 
 def never() -> None:
     """A run that is not pruned."""
+
+
+def unheard() -> None:
+    """Nobody is told that a run has begun."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,40 @@ class Execution:
     reused: bool
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A run that is to be brought to an end, and with what."""
+
+    identity: str
+    ledger: Ledger
+    owner: Owner
+    nursery: Nursery
+    runtime: Runtime
+    environment: Mapping[str, str]
+    limits: Limits
+    early: Early
+
+    @property
+    def folder(self) -> Path:
+        return self.ledger.workspace.run(self.identity)
+
+    @property
+    def known(self) -> LedgerRun:
+        run = self.ledger.run(self.identity)
+        if run is None:
+            raise RunError(f"run {self.identity} is not in the ledger")
+        return run
+
+
+@dataclass(frozen=True)
+class _End:
+    """The state, the reason and the sealed result that a claimed run comes to."""
+
+    state: str
+    reason: str | None
+    result: dict[str, Any] | None = None
+
+
 def execute(
     identity: str,
     *,
@@ -65,108 +107,130 @@ def execute(
     environment: Mapping[str, str],
     limits: Limits,
     early: Early = never,
+    began: Callable[[], None] = unheard,
 ) -> Execution:
     """Bring a run to an end: reuse its result, train it, or wait for whoever is training it.
 
-    A run that was pruned stays so while `early` finds a reason in what it left; else it goes on where it was.
+    A run that was pruned stays so while `early` finds a reason in what it left; else it goes on where it was. `began` is
+    called when the run is claimed, or was found to have an end already. An owner that loses the lease meanwhile, because it
+    was taken for dead, ends its own process of the run, and waits for whoever has it now.
 
     Raises:
-        RunError: the run vanished from the ledger, or its lease was lost to somebody else.
+        RunError: the run vanished from the ledger.
     """
-    folder = ledger.workspace.run(identity)
-    if (run := _known(ledger, identity)).state == "pruned" and early() is not None:
+    work = _Work(identity, ledger, owner, nursery, runtime, environment, limits, early)
+    while True:
+        if (found := _claim(work)) is not None:
+            if found.reused:
+                began()
+            return found
+        began()
+        if _bring(work):
+            return Execution(work.known, reused=False)
+
+
+def _claim(work: _Work) -> Execution | None:
+    """Wait until the run is held by this owner: then None. Else where it stands, when there is nothing to do for it."""
+    stop, ledger = work.limits.stop, work.ledger
+    if (run := work.known).state == "pruned" and work.early() is not None:
         return Execution(run, reused=True)
-    while limits.stop.is_set() or not ledger.claim(identity, owner=owner):
-        run = _known(ledger, identity)
-        if run.finished and read_result(folder) is not None:
+    while stop.is_set() or not ledger.claim(work.identity, owner=work.owner):
+        run = work.known
+        if run.finished:
+            fetch_result(ledger.workspace, work.identity)
+        if run.finished and read_result(work.folder) is not None:
             return Execution(run, reused=True)
-        if limits.stop.is_set():
+        if stop.is_set():
             return Execution(run, reused=False)
         if run.finished:
-            ledger.reopen(identity, reason=DAMAGED)
-        elif not limits.stop.wait(WAIT_SECONDS):
+            ledger.reopen(work.identity, reason=DAMAGED)
+        elif not stop.wait(WAIT_SECONDS):
             ledger.reconcile()
+    return None
+
+
+def _bring(work: _Work) -> bool:
+    """Train a claimed run and record how it ended; False when the lease was lost, and so the result refused."""
     started = time.monotonic()
-    state, reason, result = _train(
-        identity,
-        folder=folder,
-        ledger=ledger,
-        owner=owner,
-        nursery=nursery,
-        runtime=runtime,
-        environment=environment,
-        limits=limits,
-        early=early,
-    )
-    progress = read_progress(folder)
-    kept = ledger.finish(
-        identity,
-        owner=owner,
-        state=state,
-        reason=reason,
-        seconds=time.monotonic() - started,
-        step=result["step"] if result else progress[0] if progress else 0,
-        metrics=result["metrics"] if result else {},
-    )
-    if not kept:
-        raise RunError(f"run {identity}: {owner} lost its lease; its result was refused")
-    if result is not None:
-        _remember_speed(identity, result=result, ledger=ledger)
-    return Execution(_known(ledger, identity), reused=False)
+    with Lease(work.ledger, work.identity, owner=work.owner) as lease:
+        end = _shared(work, end=_train(work, lease=lease))
+        progress, result = read_progress(work.folder), end.result
+        kept = work.ledger.finish(
+            work.identity,
+            owner=work.owner,
+            state=end.state,
+            reason=end.reason,
+            seconds=time.monotonic() - started,
+            step=result["step"] if result else progress[0] if progress else 0,
+            metrics=result["metrics"] if result else {},
+        )
+    if kept and result is not None:
+        _remember_speed(work, result=result)
+    return kept
 
 
-def _train(
-    identity: str,
-    *,
-    folder: Path,
-    ledger: Ledger,
-    owner: Owner,
-    nursery: Nursery,
-    runtime: Runtime,
-    environment: Mapping[str, str],
-    limits: Limits,
-    early: Early,
-) -> tuple[str, str | None, dict[str, Any] | None]:
-    """The state, the reason and the sealed result that a claimed run comes to."""
-    if (result := read_result(folder)) is not None:
-        return result["outcome"], result["reason"], result
-    if (folder / RESULT).exists():
-        discard(folder)
-    ledger.start(identity, owner=owner)
-    if (pruned := early()) is not None:
-        return "pruned", pruned, None
+def _shared(work: _Work, *, end: _End) -> _End:
+    """The end, once other machines can have its result; a failure where the store does not take it."""
+    if end.result is None:
+        return end
     try:
-        child = nursery.launch(folder, runtime=runtime, environment=environment)
-    except RunError as error:
-        return "failed", str(error), None
-    ended_by = _watch(child, identity=identity, ledger=ledger, owner=owner, nursery=nursery, limits=limits, early=early)
+        share_result(work.ledger.workspace, work.identity)
+    except WorkspaceError as error:
+        return _End("failed", f"its result lies here and is not shared: {error}")
+    return end
+
+
+def _train(work: _Work, *, lease: Lease) -> _End:
+    if (sealed := _sealed(work.folder)) is not None:
+        return sealed
+    if (work.folder / RESULT).exists():
+        discard(work.folder)
+    work.ledger.start(work.identity, owner=work.owner)
+    try:
+        fetch_checkpoint(work.ledger.workspace, work.identity)
+    except WorkspaceError as error:
+        return _End("failed", str(error))
+    if (pruned := work.early()) is not None:
+        return _End("pruned", pruned)
+    for _ in range(NURSERIES):
+        try:
+            child = work.nursery.launch(work.folder, runtime=work.runtime, environment=work.environment)
+        except RunError as error:
+            return _End("failed", str(error))
+        with SharedCheckpoints(work.ledger.workspace, work.identity):
+            ended_by = _watch(child, work=work, lease=lease)
+        if (sealed := _sealed(work.folder)) is not None:
+            return sealed
+        if ended_by is not None:
+            return ended_by
+        if child.code is not None:
+            return _End("failed", _reason(child, folder=work.folder))
+    return _End("failed", f"the parent of the training processes died {NURSERIES} times while it trained")
+
+
+def _sealed(folder: Path) -> _End | None:
+    """What a run has come to where its result is sealed."""
     result = read_result(folder)
-    if result is not None:
-        return result["outcome"], result["reason"], result
-    if ended_by is not None:
-        return ended_by[0], ended_by[1], None
-    return "failed", _reason(child, folder=folder), None
+    return _End(result["outcome"], result["reason"], result) if result is not None else None
 
 
-def _watch(
-    child: Child, *, identity: str, ledger: Ledger, owner: Owner, nursery: Nursery, limits: Limits, early: Early
-) -> tuple[str, str] | None:
-    """Wait for the process to end; the state and reason when it was made to end, or None when it ended by itself."""
-    started = beaten = time.monotonic()
+def _watch(child: Child, *, work: _Work, lease: Lease) -> _End | None:
+    """Wait for the process to end; how the run ends when it was made to end, or None when it ended by itself."""
+    started, limits = time.monotonic(), work.limits
     while not child.ended.wait(POLL_SECONDS):
-        now = time.monotonic()
-        if now - beaten > HEARTBEAT_SECONDS:
-            beaten = now
-            ledger.beat([identity], owner=owner)
+        if lease.lost.is_set():
+            work.nursery.signal(child, signal.SIGKILL)  # whoever has the run now needs its folder
+            child.ended.wait(STOP_GRACE_SECONDS)
+            return _End("failed", f"{work.owner} lost its lease")
         if limits.stop.is_set():
-            _end(child, nursery=nursery)
-            return limits.stop.ending.state, limits.stop.ending.reason
-        if limits.run_seconds is not None and now - started > limits.run_seconds:
-            _end(child, nursery=nursery)
-            return "timed-out", f"longer than {limits.run_seconds:g} seconds"
-        if (pruned := early()) is not None:
-            _end(child, nursery=nursery)
-            return "pruned", pruned
+            _end(child, nursery=work.nursery)
+            return _End(limits.stop.ending.state, limits.stop.ending.reason)
+        if limits.run_seconds is not None and time.monotonic() - started > limits.run_seconds:
+            _end(child, nursery=work.nursery)
+            return _End("timed-out", f"longer than {limits.run_seconds:g} seconds")
+        if (pruned := work.early()) is not None:
+            _end(child, nursery=work.nursery)
+            return _End("pruned", pruned)
     return None
 
 
@@ -181,8 +245,7 @@ def _end(child: Child, *, nursery: Nursery) -> None:
 def _reason(child: Child, *, folder: Path) -> str:
     """Why a process ended without a result, in one line."""
     log = folder / LOG
-    if child.code is None:
-        return "the parent of the training processes died"
+    assert child.code is not None
     if child.code < 0:
         name = signal.Signals(-child.code).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
@@ -194,15 +257,8 @@ def _reason(child: Child, *, folder: Path) -> str:
     return f"its process ended with exit code {child.code}: {said}; see {log}"
 
 
-def _remember_speed(identity: str, *, result: Mapping[str, Any], ledger: Ledger) -> None:
+def _remember_speed(work: _Work, *, result: Mapping[str, Any]) -> None:
     """What a run's parts took, for the plans of others like it."""
     if result.get("timing") is not None:
-        name = shape(_known(ledger, identity).meaning)
-        remember(ledger, shape=name, origin=identity, speed=Speed(**result["timing"]))
-
-
-def _known(ledger: Ledger, identity: str) -> LedgerRun:
-    run = ledger.run(identity)
-    if run is None:
-        raise RunError(f"run {identity} is not in the ledger")
-    return run
+        name = shape(work.known.meaning)
+        remember(work.ledger, shape=name, origin=work.identity, speed=Speed(**result["timing"]))

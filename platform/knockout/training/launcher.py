@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -37,12 +38,78 @@ class Child:
 
 
 class Nursery:
-    """Starts the warm parent at once and in the background; the first launch waits until it is ready."""
+    """Starts the warm parent at once and in the background; the first launch waits until it is ready.
+
+    A parent that has died takes its runs with it; the next launch starts another one.
+    """
 
     def __init__(self, environment: Mapping[str, str], *, log: Path) -> None:
+        self.environment = environment
+        self.log = log
+        self.children: dict[int, Child] = {}
+        self.lock = threading.Lock()
+        self.parent = _Parent(environment, log=log)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The parent's."""
+        return self.parent.process
+
+    @property
+    def gpus(self) -> int:
+        """Number of CUDA devices; 0 before it is known."""
+        return self.parent.gpus
+
+    def num_gpus(self) -> int:
+        """Number of CUDA devices, once the parent is ready.
+
+        Raises:
+            RunError: it did not come up.
+        """
+        return self._ready_parent().gpus
+
+    def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str], task: Task = "train") -> Child:
+        """Start the run in `folder`, or its calibration; returns at once.
+
+        Raises:
+            RunError: the parent of the training processes did not come up.
+        """
+        parent = self._ready_parent()
+        with self.lock:
+            child = Child(len(self.children))
+            self.children[child.number] = child
+        where = {"folder": str(folder), "runtime": runtime.to_dict(), "environment": dict(environment)}
+        parent.launch(child, request={"task": task, **where})
+        return child
+
+    def signal(self, child: Child, number: int) -> None:
+        """Send a signal to the run's whole process group."""
+        self.parent.signal(child, number=number)
+
+    def close(self) -> None:
+        """End the parent, and with it every run that still lives."""
+        self.parent.close()
+
+    def _ready_parent(self) -> _Parent:
+        with self.lock:
+            if self.parent.dead and self.parent.ready_once:
+                self.parent.close()
+                self.parent = _Parent(self.environment, log=self.log)
+            parent = self.parent
+        parent.wait()
+        return parent
+
+
+class _Parent:
+    """One warm parent, and the runs that it has started."""
+
+    def __init__(self, environment: Mapping[str, str], *, log: Path) -> None:
+        self.log = log
         self.children: dict[int, Child] = {}
         self.lock = threading.Lock()
         self.ready = threading.Event()
+        """Set when it can start runs, or never will."""
+        self.ready_once = False
         self.gpus = 0
         self.dead = False
         with log.open("ab") as sink:
@@ -55,48 +122,43 @@ class Nursery:
                 start_new_session=True,
                 env={**environment, **ONE_THREAD, **HEAP, **PRIMITIVES},
             )
-        self.log = log
         self.reader = threading.Thread(target=self._listen, name="nursery", daemon=True)
         self.reader.start()
 
-    def num_gpus(self) -> int:
-        """Number of CUDA devices, once the parent is ready.
-
-        Raises:
-            RunError: it did not come up.
-        """
+    def wait(self) -> None:
+        """Wait until it is ready. Raises RunError when it did not come up."""
         self.ready.wait(START_SECONDS)
-        if self.dead or not self.ready.is_set():
+        if not self.ready_once:
             tail = self.log.read_bytes()[self.said_before :].decode(errors="replace").strip().splitlines()[-1:]
             late = f"it was not ready within {START_SECONDS:g} s; is the machine busy?"
             why = "".join(tail) or ("it ended without a word" if self.dead else late)
             raise RunError(f"the training processes' parent did not start: {why}; see {self.log}")
-        return self.gpus
 
-    def launch(self, folder: Path, *, runtime: Runtime, environment: Mapping[str, str], task: Task = "train") -> Child:
-        """Start the run in `folder`, or its calibration; returns at once."""
-        self.num_gpus()
+    def launch(self, child: Child, *, request: dict[str, object]) -> None:
+        """Have it start a run; one that it can no longer start has ended at once, without a code."""
         with self.lock:
-            child = Child(len(self.children))
             self.children[child.number] = child
-        where = {"folder": str(folder), "runtime": runtime.to_dict(), "environment": dict(environment)}
-        self._send({"id": child.number, "task": task, **where})
-        return child
+        self._send({"id": child.number, **request})
+        if self.dead:
+            child.ended.set()
 
-    def signal(self, child: Child, number: int) -> None:
-        """Send a signal to the run's whole process group."""
-        self._send({"id": child.number, "signal": int(number)})
+    def signal(self, child: Child, *, number: int) -> None:
+        """Signal a run of its own; one of an earlier parent has ended with that."""
+        if child.number in self.children:
+            self._send({"id": child.number, "signal": int(number)})
 
     def close(self) -> None:
-        """End the parent, and with it every run that still lives."""
+        """End it, and with it every run that still lives."""
         assert self.process.stdin is not None
         if not self.ready.is_set():
             self.process.kill()  # it still imports, and no run has been started
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # what a dead one was to be told
+            self.process.stdin.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self.process.wait()
         self.reader.join(5)
 
     def _send(self, message: dict[str, object]) -> None:
@@ -118,6 +180,7 @@ class Nursery:
     def _hear(self, answer: dict[str, int]) -> None:
         if "ready" in answer:
             self.gpus = answer["gpus"]
+            self.ready_once = True
             self.ready.set()
             return
         child = self.children[answer["id"]]
@@ -127,7 +190,7 @@ class Nursery:
             child.ended.set()
 
     def _bury(self) -> None:
-        """The parent is gone, and its runs with it: nobody may go on waiting."""
+        """It is gone, and its runs with it: nobody may go on waiting."""
         self.dead = True
         self.ready.set()
         for child in list(self.children.values()):

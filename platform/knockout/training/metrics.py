@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,29 @@ SCHEMA = pa.schema(
 )
 
 
-class MetricLog:
+class Metrics(ABC):
+    """What takes the metrics of a run's steps."""
+
+    @abstractmethod
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """Record values of the step that ends after `step` optimizer steps."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write what was collected as one segment."""
+
+
+class Unrecorded(Metrics):
+    """For a rank that is not the first: another process writes the same."""
+
+    def add(self, step: int, values: dict[str, float]) -> None:
+        """See Metrics."""
+
+    def flush(self) -> None:
+        """See Metrics."""
+
+
+class MetricLog(Metrics):
     """Collects rows in memory and writes them as segments named after their last step."""
 
     def __init__(self, folder: Path, *, after_step: int, tokens_per_step: int) -> None:
@@ -45,12 +68,12 @@ class MetricLog:
                 path.unlink()
 
     def add(self, step: int, values: dict[str, float]) -> None:
-        """Record values of the step that ends after `step` optimizer steps."""
+        """See Metrics."""
         now = time.time()
         self.rows.extend((step, metric, value, now) for metric, value in values.items())
 
     def flush(self) -> None:
-        """Write what was collected as one segment."""
+        """See Metrics."""
         if not self.rows:
             return
         steps, names, values, times = zip(*self.rows, strict=True)

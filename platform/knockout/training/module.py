@@ -23,9 +23,11 @@ from knockout.declare.recipe import Recipe
 from knockout.model import Network
 from knockout.model.balance import end_step
 from knockout.model.initialise import Learning, learning_of
+from knockout.model.mixture import count_over
 from knockout.model.objective import ask
 from knockout.training.loss import losses
 from knockout.training.probes import Probes
+from knockout.training.ranks import ALONE, Ranks
 from knockout.training.schedule import learning_rate
 from knockout.training.seeds import derived
 from knockout.training.spec import RunSpec
@@ -75,27 +77,46 @@ def as_declared(recipe: Recipe) -> AbstractContextManager[object]:
 class LanguageModule(pl.LightningModule):
     """Trains a network on next-token prediction."""
 
-    def __init__(self, network: Network, *, spec: RunSpec, step: int, optimizer_state: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        *,
+        spec: RunSpec,
+        step: int,
+        optimizer_state: dict[str, Any] | None,
+        ranks: Ranks = ALONE,
+        end_of_text: int | None = None,
+    ) -> None:
+        """`end_of_text` is the token that divides a window into documents, where each is read by itself."""
         super().__init__()
+        self.ranks = ranks
         self.network = network
         self.spec = spec
+        self.end_of_text = end_of_text
         self.step = step
         self.optimizer_state = optimizer_state
-        self.probes = Probes(network.blocks)  # type: ignore[arg-type]
+        self.probes = Probes(network.blocks, ranks=ranks)  # type: ignore[arg-type]
         self.evaluation_steps = set(spec.recipe.evaluation_steps(context=spec.architecture.context))
         self.micro_losses: list[Tensor] = []
-        self.parameters_to_clip = list(network.parameters())
+        self.parameters_to_clip: list[Tensor] = []
         self.measured: Tensor | None = None
         self.broken: Tensor | None = None
         self.rate = math.nan
 
+    def configure_model(self) -> None:
+        """Give this rank what it holds of the network, and have mixtures count the tokens of all ranks."""
+        self.ranks.shard(self.network, mesh=self.device_mesh)
+        count_over(self.network, total=self.ranks.total)
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The recipe's optimiser, with the state it had at the step that the run goes on from."""
+        self.parameters_to_clip = list(self.network.parameters())
         optimizer = build_optimizer(
             self.network, architecture=self.spec.architecture, recipe=self.spec.recipe, device=self.device
         )
         if self.optimizer_state is not None:
-            optimizer.load_state_dict(self.optimizer_state)
+            grouped = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            optimizer.load_state_dict(self.ranks.held(self.optimizer_state, parameters=grouped))
             self.optimizer_state = None
         return optimizer
 
@@ -107,14 +128,15 @@ class LanguageModule(pl.LightningModule):
             for group in self.trainer.optimizers[0].param_groups:
                 group["lr"] = self.rate * group["rate_factor"]
         if self.spec.architecture.dropout:
-            torch.manual_seed(derived(self.spec.seed, "dropout", self.step, len(self.micro_losses)))
+            torch.manual_seed(derived(self.spec.seed, "dropout", self.step, len(self.micro_losses), *self.ranks.stream))
         if first and self.step + 1 in self.evaluation_steps:
             self.probes.arm()
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """The recipe's loss over a micro-batch of windows [B, T + 1], with the model's auxiliary loss."""
         seed, part = derived(self.spec.seed, "objective", self.step), len(self.micro_losses)
-        question = ask(batch, architecture=self.spec.architecture, seed=seed, part=part)
+        asked = {"architecture": self.spec.architecture, "seed": seed, "part": part, "end_of_text": self.end_of_text}
+        question = self.ranks.share(ask(batch, **asked))
         with as_declared(self.spec.recipe) if self.probes.armed else nullcontext():
             prediction = question.put_to(self.network)
         logits_NV = question.logits_NV(prediction).float()
@@ -130,7 +152,8 @@ class LanguageModule(pl.LightningModule):
             self.probes.gradients()
         limit = self.spec.recipe.clip
         norm = torch.nn.utils.clip_grad_norm_(self.parameters_to_clip, math.inf if limit is None else limit)
-        measured = torch.stack((torch.stack(self.micro_losses).double().mean(), norm.double()))
+        loss = self.ranks.mean(torch.stack(self.micro_losses).double().mean())
+        measured = torch.stack((loss, self.ranks.whole(norm).double()))
         broken = (~measured.isfinite().all()).float()
         self.measured = measured
         self.broken = broken if self.broken is None else torch.maximum(self.broken, broken)

@@ -13,27 +13,28 @@ Requests and answers are lines of JSON:
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import fcntl
 import json
 import os
 import select
 import signal
-import sys
-import traceback
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from knockout.errors import KnockoutError, WorkspaceError
+from knockout.services.locks import acquired
+from knockout.services.processes import Process, identify, is_alive
 from knockout.training.calibrate import calibrate
-from knockout.training.result import read_result
+from knockout.training.job import train_on_devices
+from knockout.training.processes import die_with, exit_code_of
+from knockout.training.result import read_result, tidy
 from knockout.training.run import train
-from knockout.training.spec import EXIT_UNWRITABLE, LOCK, LOG, Runtime
+from knockout.training.spec import LOCK, LOG, Runtime
 
-PR_SET_PDEATHSIG = 1
+HOLD_SECONDS = 10.0
+"""So long a training process waits for the one before it to leave the run's folder."""
 
 
 def main() -> None:
@@ -75,44 +76,59 @@ def _become(request: dict[str, Any], *, owner: int) -> NoReturn:
     """In the forked process: a session of its own, its own log, then the run."""
     code = 1
     try:
-        os.setsid()
-        _die_with(owner)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        folder = Path(request["folder"])
-        _redirect(folder / LOG)
-        _hold(folder)
-        os.environ.update(request["environment"])
-        code = TASKS[request["task"]](folder, runtime=Runtime(**request["runtime"]))
-    except BaseException as error:
-        code = EXIT_UNWRITABLE if isinstance(error, WorkspaceError) or _unwritable(error) else 1
-        _tell(error)
+        code = exit_code_of(lambda: _work(request, owner=owner))
     finally:
         os._exit(code)
 
 
+def _work(request: dict[str, Any], *, owner: int) -> int:
+    os.setsid()
+    die_with(owner)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    folder = Path(request["folder"])
+    _redirect(folder / LOG)
+    _hold(folder)
+    tidy(folder)
+    os.environ.update(request["environment"])
+    return TASKS[request["task"]](folder, runtime=Runtime(**request["runtime"]))
+
+
 def _train(folder: Path, *, runtime: Runtime) -> int:
     """Train the run, unless another process has sealed it meanwhile."""
-    return 0 if read_result(folder) is not None else train(folder, runtime=runtime)
+    if read_result(folder) is not None:
+        return 0
+    return train(folder, runtime=runtime) if runtime.devices == 1 else train_on_devices(folder, runtime=runtime)
 
 
 TASKS = {"train": _train, "calibrate": calibrate}
 
 
-def _tell(error: BaseException) -> None:
-    """The error in the log, its last line a summary; nothing where the log cannot take it."""
-    summary = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
-    with contextlib.suppress(OSError):
-        os.write(2, f"{'' if isinstance(error, KnockoutError) else traceback.format_exc()}{summary}\n".encode())
-
-
-def _unwritable(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-
-
 def _hold(folder: Path) -> None:
-    """Have the run's folder alone until this process ends: the process of a dead owner may be ending still."""
-    fcntl.flock(os.open(folder / LOCK, os.O_WRONLY | os.O_CREAT), fcntl.LOCK_EX)
+    """Have the run's folder alone until this process ends.
+
+    The process of a dead owner may be ending still. One that holds the folder for longer belongs to an owner that has lost
+    its lease: it is killed, also where it was halted and would not end by itself.
+    """
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    until = time.monotonic() + HOLD_SECONDS
+    while not acquired(lock):
+        if time.monotonic() > until:
+            _kill_holder(os.pread(lock, 256, 0))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            break
+        time.sleep(0.05)
+    me = identify(os.getpid())
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(me.as_dict() if me is not None else None).encode(), 0)
+
+
+def _kill_holder(said: bytes) -> None:
+    """End the process that a lock file names, if it is that process still, and this machine's."""
+    with contextlib.suppress(ValueError, TypeError, ProcessLookupError):  # it wrote nothing, or is gone
+        holder = Process(**json.loads(said))
+        if is_alive(holder):
+            os.kill(holder.pid, signal.SIGKILL)
 
 
 def _redirect(path: Path) -> None:
@@ -121,14 +137,6 @@ def _redirect(path: Path) -> None:
     os.dup2(nothing, 0)
     os.dup2(target, 1)
     os.dup2(target, 2)
-
-
-def _die_with(owner: int) -> None:
-    """Ask the kernel to kill this process when its parent dies; where the kernel cannot, the parent's end does it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner:
-        os._exit(1)
 
 
 def _reap(running: dict[int, int]) -> None:
@@ -169,3 +177,4 @@ def _answer(message: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # taking torch down would cost a second or more, and there is nothing left to be written

@@ -1,6 +1,7 @@
 """What is measured inside the network on a step that is evaluated: gradients, activations and updates, by layer.
 
-The invariant: a probe reads; it changes neither values nor random streams, and on other steps it costs nothing.
+The invariant: a probe reads; it changes neither values nor random streams, and on other steps it costs nothing. What it
+reads is that of all ranks, so they measure at the same steps.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from knockout.training.ranks import Ranks
 
-def rms(x: Tensor) -> float:
-    """Root of the mean square."""
-    return x.detach().float().pow(2).mean().sqrt().item()
+
+def mean_square(x: Tensor) -> Tensor:
+    """The mean square, a scalar."""
+    return x.detach().float().pow(2).mean()
 
 
 def norm(tensors: Iterable[Tensor]) -> float:
@@ -26,8 +29,9 @@ def norm(tensors: Iterable[Tensor]) -> float:
 class Probes:
     """Arm before a step's forward pass, read after its optimizer step."""
 
-    def __init__(self, blocks: nn.ModuleList) -> None:
+    def __init__(self, blocks: nn.ModuleList, *, ranks: Ranks) -> None:
         self.blocks = blocks
+        self.ranks = ranks
         self.values: dict[str, float] = {}
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
         self.before: list[list[Tensor]] = []
@@ -47,14 +51,14 @@ class Probes:
         for index, block in enumerate(self.blocks):
             parameters = list(block.parameters())
             grads = [p.grad for p in parameters if p.grad is not None]
-            self.values[f"gradient_norm/block.{index:02d}"] = norm(grads)
+            self.values[f"gradient_norm/block.{index:02d}"] = self._norm(grads)
             self.before.append([p.detach().clone() for p in parameters])
 
     def updates(self) -> dict[str, float]:
         """Read the relative size of the update, disarm, and give everything measured in this step."""
         for index, (block, before) in enumerate(zip(self.blocks, self.before, strict=False)):
-            weight = norm(before)
-            change = norm(new.detach() - old for new, old in zip(block.parameters(), before, strict=True))
+            weight = self._norm(before)
+            change = self._norm(new.detach() - old for new, old in zip(block.parameters(), before, strict=True))
             self.values[f"update_ratio/block.{index:02d}"] = change / weight if weight else 0.0
         values, self.values = self.values, {}
         self.disarm()
@@ -70,6 +74,9 @@ class Probes:
     def _activation(self, index: int):
         def hook(_module: nn.Module, _inputs: object, output: Tensor | tuple[Tensor, ...]) -> None:
             x = output if isinstance(output, Tensor) else output[0]
-            self.values[f"activation_rms/block.{index:02d}"] = rms(x)
+            self.values[f"activation_rms/block.{index:02d}"] = self.ranks.mean(mean_square(x)).sqrt().item()
 
         return hook
+
+    def _norm(self, tensors: Iterable[Tensor]) -> float:
+        return norm(map(self.ranks.whole, tensors))

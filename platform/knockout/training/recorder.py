@@ -2,7 +2,8 @@
 
 The invariant: what is written at a step is written in this order: evaluation, metrics segment, checkpoint. So a
 checkpoint's metrics are on disk before it is, and no evaluation falls between the two. Nothing is written before all
-steps up to it were found finite.
+steps up to it were found finite. Of several ranks the first one writes, and all of them evaluate, save and stop at the
+same steps.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import pytorch_lightning as pl
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.memory import PeakMemory
-from knockout.training.metrics import MetricLog
+from knockout.training.metrics import Metrics
 from knockout.training.module import Diverged, LanguageModule, Step, as_declared, read_steps
 from knockout.training.progress import PROGRESS, encode_progress
+from knockout.training.ranks import Ranks
 from knockout.training.spec import RunSpec, Runtime
 from knockout.training.timing import Stopwatch
 
 PROGRESS_SECONDS = 0.5
 STEPS_AT_ONCE = {"cpu": 1, "cuda": 32}
 """Steps whose numbers are read from the device together: reading one makes the processor wait for a GPU."""
+
+
+GO_ON, SAVE, STOP = range(3)
+"""What a rank wishes to do after a step; the strongest wish is done by all."""
 
 
 class Stopped(Exception):
@@ -42,10 +48,12 @@ class Recorder(pl.Callback):
         spec: RunSpec,
         runtime: Runtime,
         exam: Exam,
-        metrics: MetricLog,
+        metrics: Metrics,
         memory: PeakMemory,
         stopwatch: Stopwatch,
+        ranks: Ranks,
     ) -> None:
+        self.ranks = ranks
         self.spec = spec
         self.runtime = runtime
         self.exam = exam
@@ -58,8 +66,9 @@ class Recorder(pl.Callback):
         self.final: dict[str, float] = {}
         self.evaluation_steps = set(spec.recipe.evaluation_steps(context=spec.architecture.context))
         self.progress = os.open(spec.folder / PROGRESS, os.O_WRONLY | os.O_CREAT)
-        self.checkpointed = self.reported = self.timed = time.monotonic()
+        self.checkpointed = self.reported = self.read = self.timed = time.monotonic()
         self.timed_step = 0
+        self.steps_at_once = 1
 
     def heed_sigterm(self) -> None:
         """Take SIGTERM as the wish to stop after the step."""
@@ -72,8 +81,9 @@ class Recorder(pl.Callback):
         """
         assert isinstance(pl_module, LanguageModule)
         self.heed_sigterm()
-        if self.stop_requested:
+        if self.ranks.most([self._wish()]) == [STOP]:
             raise Stopped
+        self.read = time.monotonic()
         self.timed, self.timed_step = time.monotonic(), pl_module.step
         self.stopwatch.start_steps()
 
@@ -85,12 +95,11 @@ class Recorder(pl.Callback):
         if len(pl_module.micro_losses) < self.spec.recipe.accumulate:
             return
         self.taken.append(pl_module.take_step())
-        now, stop = time.monotonic(), self.stop_requested
         evaluated = pl_module.step in self.evaluation_steps
-        saved = evaluated or stop or now - self.checkpointed > self.runtime.checkpoint_seconds
-        shown = saved or now - self.reported > PROGRESS_SECONDS
-        if not shown and len(self.taken) < STEPS_AT_ONCE[self.runtime.device]:
+        if not evaluated and len(self.taken) < self.steps_at_once:
             return
+        wish, self.steps_at_once = self.ranks.most([self._wish(), self._pace()])
+        saved, stop = evaluated or wish >= SAVE, wish == STOP
         self._read()
         began = self.stopwatch.clock()
         if evaluated:
@@ -101,11 +110,22 @@ class Recorder(pl.Callback):
         if evaluated:
             self.stopwatch.add_evaluation(since=began)
             self.timed, self.timed_step = time.monotonic(), pl_module.step
-        if shown:
-            self.reported = now
+        self.read = time.monotonic()
+        if self.ranks.is_first and (saved or self.read - self.reported > PROGRESS_SECONDS):
+            self.reported = self.read
             os.pwrite(self.progress, encode_progress(step=pl_module.step, train_loss=self.train_loss), 0)
         if stop:
             raise Stopped
+
+    def _wish(self) -> int:
+        if self.stop_requested:
+            return STOP
+        return SAVE if time.monotonic() - self.checkpointed > self.runtime.checkpoint_seconds else GO_ON
+
+    def _pace(self) -> int:
+        """How many steps to read together next: as many as are taken between two showings of progress."""
+        elapsed = max(time.monotonic() - self.read, 1e-9)
+        return max(1, min(STEPS_AT_ONCE[self.runtime.device], int(len(self.taken) * PROGRESS_SECONDS / elapsed)))
 
     def _read(self) -> None:
         """Record the steps since the last reading; a step that is not finite ends the run before anything is saved."""
@@ -118,14 +138,17 @@ class Recorder(pl.Callback):
         elapsed = max(time.monotonic() - self.timed, 1e-9)
         tokens = (module.step - self.timed_step) * self.spec.tokens_per_step
         values = module.probes.updates()
-        with as_declared(self.spec.recipe):
+        with as_declared(self.spec.recipe), self.ranks.gathered(module.network):
             self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
         if not all(map(math.isfinite, self.final.values())):
             raise Diverged(step=module.step, what="the evaluation loss")
-        cost = {"tokens_per_second": tokens / elapsed, "peak_memory_bytes": float(self.memory.read())}
+        (peak,) = self.ranks.most([self.memory.read()])
+        cost = {"tokens_per_second": tokens / elapsed, "peak_memory_bytes": float(peak)}
         self.metrics.add(module.step, {**self.final, **values, **cost})
 
     def _checkpoint(self, trainer: pl.Trainer, module: LanguageModule) -> None:
         state = {"network": module.network.state_dict(), "optimizer": trainer.optimizers[0].state_dict()}
-        save_checkpoint(self.spec.folder, step=module.step, state=state)
+        whole = self.ranks.whole_state(state)
+        if self.ranks.is_first:
+            save_checkpoint(self.spec.folder, step=module.step, state=whole)
         self.checkpointed = time.monotonic()

@@ -45,6 +45,13 @@ def discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def tidy(folder: Path) -> None:
+    """Take away what killed processes of a run were writing. Only whoever has the folder alone may do so."""
+    for pattern in (f"{CHECKPOINTS}/.*", f"{SEGMENTS}/.*", *(f".{name}.*" for name in (METRICS, WEIGHTS, RESULT))):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The weights of a run and its checkpoints: all that it needs no more once it is judged."""
     return [path for path in (folder / WEIGHTS, *sorted((folder / CHECKPOINTS).glob("[0-9]*.pt"))) if path.exists()]

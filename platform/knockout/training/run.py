@@ -14,31 +14,32 @@ from importlib import metadata
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor
 
+from knockout.corpus.overlap import check_disjoint
 from knockout.corpus.reading import Split, open_split
+from knockout.errors import RunError
 from knockout.ledger.workspace import write_atomically
 from knockout.model import build
 from knockout.model.kernels import kernels
 from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, to_bytes
-from knockout.training.data import StepBatches
+from knockout.training.data import StepBatches, border
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.memory import watch_memory
-from knockout.training.metrics import MetricLog, seal_metrics
+from knockout.training.metrics import MetricLog, Metrics, Unrecorded, seal_metrics
 from knockout.training.module import Diverged, LanguageModule
+from knockout.training.ranks import ALONE, Ranks
 from knockout.training.recorder import Recorder, Stopped
 from knockout.training.result import final_metrics, write_result
-from knockout.training.spec import METRICS, WEIGHTS, RunSpec, Runtime, read_spec
+from knockout.training.spec import EXIT_STOPPED, METRICS, WEIGHTS, RunSpec, Runtime, read_spec
 from knockout.training.timing import Stopwatch, Timing, clock
 from knockout.training.trainer import make_trainer, quiet_lightning
-
-EXIT_STOPPED = 143
 
 log = logging.getLogger(__name__)
 
 
-def train(folder: Path, *, runtime: Runtime) -> int:
-    """Train the run in `folder` to its sealed result.
+def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
+    """Train the run in `folder` to its sealed result; where it has several ranks, each of them calls this.
 
     Returns:
         The exit code: 0 with a sealed result, 143 when it was asked to stop and left a checkpoint.
@@ -48,31 +49,46 @@ def train(folder: Path, *, runtime: Runtime) -> int:
     torch.set_num_threads(runtime.threads)
     started, stopwatch, memory = time.monotonic(), Stopwatch(clock(runtime)), watch_memory(device=runtime.device)
     train_split, exam_split = (open_split(Path(runtime.corpus), split=name) for name in ("train", spec.evaluation["split"]))
+    check_disjoint(train_split, exam_split)
     context, shuffled = spec.architecture.context, spec.recipe.shuffle_tokens
-    exam = Exam.of(exam_split, context=context, device=runtime.device, shuffled=shuffled)
+    packing, end_of_text = spec.recipe.packing, border(spec.recipe.packing, manifest=train_split.manifest)
+    exam = Exam.of(exam_split, context=context, device=runtime.device, shuffled=shuffled, packing=packing)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
     checkpoint = newest_checkpoint(folder) or {"step": 0}
     step = int(checkpoint["step"])
     if step:
         network.load_state_dict(checkpoint["network"])
-    metrics = MetricLog(folder, after_step=step, tokens_per_step=spec.tokens_per_step)
-    module = LanguageModule(network, spec=spec, step=step, optimizer_state=checkpoint.get("optimizer"))
-    recorder = Recorder(spec=spec, runtime=runtime, exam=exam, metrics=metrics, memory=memory, stopwatch=stopwatch)
+    if (newest := ranks.most([step])) != [step]:
+        raise RunError(f"{folder}: rank {ranks.rank} goes on from step {step}, and another from step {newest[0]}")
+    metrics = _metrics(spec, after_step=step, ranks=ranks)
+    state = {"step": step, "optimizer_state": checkpoint.get("optimizer")}
+    module = LanguageModule(network, spec=spec, **state, ranks=ranks, end_of_text=end_of_text)
+    recorder = Recorder(
+        spec=spec, runtime=runtime, exam=exam, metrics=metrics, memory=memory, stopwatch=stopwatch, ranks=ranks
+    )
     diverged = _fit(module, recorder=recorder, split=train_split)
     if isinstance(diverged, Stopped):
         return EXIT_STOPPED
     metrics.flush()
-    final = recorder.final or evaluate(network, exam=exam, causal=spec.architecture.causal)
+    weights = ranks.whole_state(network.state_dict())
+    if not ranks.is_first:
+        return 0
     _seal(
         spec,
-        network=network,
-        final=final,
+        weights=weights,
+        final=recorder.final or evaluate(network, exam=exam, causal=spec.architecture.causal),
         diverged=diverged,
         seconds=time.monotonic() - started,
-        timing=stopwatch.timing(num_steps=module.step - step),
+        timing=stopwatch.timing(num_steps=module.step - step) if ranks.size == 1 else None,
         runtime=runtime,
     )
     return 0
+
+
+def _metrics(spec: RunSpec, *, after_step: int, ranks: Ranks) -> Metrics:
+    if not ranks.is_first:
+        return Unrecorded()
+    return MetricLog(spec.folder, after_step=after_step, tokens_per_step=spec.tokens_per_step)
 
 
 def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverged | Stopped | None:
@@ -82,7 +98,8 @@ def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverge
         return None
     if spec.recipe.compile:
         module.network.compile()
-    trainer = make_trainer(spec, callback=recorder, runtime=runtime, steps=spec.num_steps - module.step)
+    steps = spec.num_steps - module.step
+    trainer = make_trainer(spec, callback=recorder, runtime=runtime, steps=steps, ranks=recorder.ranks)
     recorder.heed_sigterm()
     try:
         trainer.fit(module, train_dataloaders=StepBatches(split, spec=spec, start=module.step, device=runtime.device))
@@ -94,7 +111,7 @@ def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverge
 def _seal(
     spec: RunSpec,
     *,
-    network: nn.Module,
+    weights: dict[str, Tensor],
     final: dict[str, float],
     diverged: Diverged | None,
     seconds: float,
@@ -104,7 +121,7 @@ def _seal(
     """Weights, then metrics, then the result that names both by their digests."""
     table = seal_metrics(spec.folder)
     measured = {} if diverged else final_metrics(table, evaluation=final)
-    write_atomically(spec.folder / WEIGHTS, data=to_bytes({"network": network.state_dict()}))
+    write_atomically(spec.folder / WEIGHTS, data=to_bytes({"network": weights}))
     result = {
         "outcome": "diverged" if diverged else "done",
         "reason": str(diverged) if diverged else None,
@@ -114,6 +131,8 @@ def _seal(
         "seconds": seconds,
         "timing": asdict(timing) if timing is not None else None,
         "device": runtime.device,
+        "devices": runtime.devices,
+        "strategy": runtime.strategy if runtime.devices > 1 else None,
         "threads": runtime.threads,
         "kernels": kernels(device=runtime.device),
         "versions": _versions(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knockout.declare.architecture import Architecture
+from knockout.declare.parallelism import Strategy
 from knockout.declare.recipe import Recipe
 
 MEANING = "meaning.json"
@@ -21,6 +22,9 @@ SPEED = "speed.json"
 LOG = "log.txt"
 LOCK = "lock"
 """Held by the process that trains the run."""
+
+EXIT_STOPPED = 143
+"""Exit code of a training process that was asked to stop, and left a checkpoint."""
 
 EXIT_UNWRITABLE = 74
 """Exit code of a training process whose folder cannot be written (EX_IOERR): the disk that is full holds its log too."""
@@ -36,6 +40,10 @@ class Runtime:
     """Threads that the run may use on the CPU."""
     device: str = "cpu"
     """cpu or cuda."""
+    devices: int = 1
+    """Devices that share the run, a process each; more than one is more than one rank."""
+    strategy: Strategy = "ddp"
+    """What the ranks share: data alone, or weights, gradients and moments too."""
     checkpoint_seconds: float = 30.0
     """Largest time between two checkpoints."""
 

@@ -20,7 +20,8 @@ from knockout.ledger.inventory import Ask, Submitted
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, write_json
 from knockout.services import state
-from knockout.services.catalog import SERVERS, Server
+from knockout.services.catalog import SERVERS, WORKER, Server
+from knockout.services.database import find_database
 from knockout.services.locks import acquired
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.lost import FOLDER, note, set_aside
@@ -46,7 +47,7 @@ def corpora(workspace: Workspace) -> Iterator[Finding]:
                     move,
                 )
     for path in abandoned(workspace.corpora):
-        why = "its preparation was cut off"
+        why = "its preparation was cut off; the next one of the same text goes on from here"
         move = partial(set_aside, path, workspace=workspace, why=why)
         yield Finding("half-written", f"corpora/{path.name}", why, "moves it to lost+found/", move)
 
@@ -64,7 +65,7 @@ def reports(workspace: Workspace, *, known: list[Submitted]) -> Iterator[Finding
 
 def servers(workspace: Workspace) -> Iterator[Finding]:
     """Records of servers that do not run, or that are another workspace's."""
-    for server in SERVERS.values():
+    for server in (*SERVERS.values(), WORKER):
         path = server.state(workspace.folder)
         if not path.exists():
             continue
@@ -83,13 +84,13 @@ def servers(workspace: Workspace) -> Iterator[Finding]:
 
 def searches(ledger: Ledger, *, asked: list[Ask]) -> Iterator[Finding]:
     """Searches none of whose trials is a run that a submission asked for."""
-    database = ledger.workspace.folder / "optuna.db"
-    if not database.exists():
+    if not (ledger.workspace.folder / "optuna.db").exists() and find_database(ledger.workspace.folder) is None:
         return
-    from knockout.search.stored import searches as stored  # Optuna takes a second to import
+    from knockout.search.storage import address  # Optuna takes a second to import
+    from knockout.search.stored import searches as stored
 
     tried = [{**meaning["architecture"], **meaning["recipe"]} for meaning in _trials(ledger, asked=asked)]
-    for name, trials in stored(f"sqlite:///{database}"):
+    for name, trials in stored(address(ledger.workspace.folder)):
         if trials and not any(_is_of(settings, trial=trial) for trial in trials for settings in tried):
             repair = partial(_remove_search, name, trials, workspace=ledger.workspace)
             remedy = "writes its trials to lost+found/ and removes it"
@@ -108,6 +109,7 @@ def _is_of(settings: Mapping[str, Any], *, trial: Trial) -> bool:
 
 
 def _remove_search(name: str, trials: list[Trial], *, workspace: Workspace) -> None:
+    from knockout.search.storage import address
     from knockout.search.stored import remove
 
     lock_file = workspace.folder / "searches" / f"{name}.lock"
@@ -120,7 +122,7 @@ def _remove_search(name: str, trials: list[Trial], *, workspace: Workspace) -> N
         ]
         note(f"search {name} -> search-{name}.json: no cell asks for it", workspace=workspace)
         write_json(workspace.folder / FOLDER / f"search-{name}.json", data=json.loads(json.dumps(plain)))
-        remove(f"sqlite:///{workspace.folder / 'optuna.db'}", name=name)
+        remove(address(workspace.folder), name=name)
 
 
 def _drop_record(path: Path, *, workspace: Workspace, server: Server) -> None:

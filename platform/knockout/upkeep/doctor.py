@@ -14,6 +14,7 @@ from knockout.ledger.format import misfit
 from knockout.ledger.inventory import entries, every_ask, every_submission
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
+from knockout.training.untold import reconcile
 from knockout.upkeep import content, files
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.mirror import mirror
@@ -98,5 +99,9 @@ def _findings(ledger: Ledger) -> Iterator[Finding]:
 def _settled(ledger: Ledger) -> Iterable[str]:
     if ledger.moved_from is not None:
         yield f"the workspace was copied or moved from {ledger.moved_from}: its ledger now belongs here"
-    for name in ledger.reconcile():
-        yield f"{name} was held by a dead process: it has failed, and can be run again"
+    for name in reconcile(ledger):
+        run = ledger.run(name)
+        became = "it has failed, and can be run again"
+        if run is not None and run.finished:
+            became = f"its sealed result is taken up, it is {run.state}"
+        yield f"{name} was held by a dead process: {became}"

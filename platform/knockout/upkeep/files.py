@@ -25,6 +25,7 @@ from knockout.ledger.workspace import Workspace
 from knockout.training.execute import DAMAGED
 from knockout.training.metrics import segments
 from knockout.training.result import read_result
+from knockout.training.sharing import is_shared
 from knockout.training.spec import CHECKPOINTS, MEANING, read_spec
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.lost import set_aside
@@ -32,6 +33,7 @@ from knockout.upkeep.lost import set_aside
 FRESH_SECONDS = 60.0
 """A younger temporary file may be one that is being written, a younger folder one of a submission that just begins."""
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}|\.report-[a-z0-9_]{8}\.html")
+_WRITTEN = ("reports", "submissions", "history", "sweeps")
 _TO_LOST = "moves it to lost+found/"
 
 
@@ -58,7 +60,7 @@ def damaged_runs(ledger: Ledger, *, known: Mapping[str, Entry]) -> Iterator[Find
     """Results whose files are gone or changed, and unfinished runs that could not go on from what they left."""
     for entry in known.values():
         folder = ledger.workspace.run(entry.identity)
-        if entry.finished and read_result(folder) is None:
+        if entry.finished and read_result(folder) is None and not is_shared(ledger.workspace, entry.identity):
             remedy = "opens the run again, and moves what is left of it to lost+found/"
             repair = partial(_open_again, ledger, identity=entry.identity)
             yield _finding("damaged run", folder, ledger.workspace, f"{entry.state}, but {DAMAGED}", remedy, repair)
@@ -76,7 +78,7 @@ def temporary(workspace: Workspace, *, known: Mapping[str, Entry], busy: bool) -
     """Files under a temporary name that nobody is writing: in the folders of runs that nobody holds, and of none that is
     young while the workspace is `busy`."""
     held = {workspace.run(identity) for identity, entry in known.items() if entry.held}
-    for pattern in (".*", "reports/**/.*", "searches/.*", "services/*.tmp", "runs/**/.*"):
+    for pattern in (".*", *(f"{name}/**/.*" for name in _WRITTEN), "searches/.*", "services/*.tmp", "runs/**/.*"):
         for path in sorted(workspace.folder.glob(pattern)):
             if _is_temporary(path) and not (busy and _fresh(path)) and held.isdisjoint(path.parents):
                 yield path

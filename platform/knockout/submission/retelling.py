@@ -17,7 +17,7 @@ from knockout.declare.document import parse_document
 from knockout.ledger.inventory import Ask, Submitted
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
-from knockout.submission.mirroring import fairness_tag, metric_rows, settings_of
+from knockout.submission.describing import fairness_tag, metric_rows, settings_of
 from knockout.tracking import Mirror, State
 from knockout.training.metrics import read_metrics
 from knockout.training.spec import METRICS, RESULT
@@ -38,13 +38,8 @@ class Told:
     """Whether its end is told too."""
 
 
-def tell_again(ledger: Ledger, *, told: Iterable[Told]) -> None:
-    """Write submissions and runs to MLflow, oldest first.
-
-    Raises:
-        WorkspaceError: MLflow's store cannot be used.
-    """
-    mirror = Mirror(ledger.workspace.folder)
+def tell_again(mirror: Mirror, *, ledger: Ledger, told: Iterable[Told]) -> None:
+    """Write submissions and runs to MLflow, oldest first."""
     corpora = {digest: path.name for digest, path in folders_by_digest(ledger.workspace.corpora).items()}
     for one in told:
         parent = one.parent or _open(mirror, told=one)

@@ -1,0 +1,100 @@
+"""Handing a study to a pool: one flow run of the deployment `study`, whose parameters are an address.
+
+The invariant: what is to be done lies in the workspace before Prefect is told of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from addresses import full_name
+from deploying import deploy
+from httpx import HTTPError
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import PrefectException
+from prefect.settings import get_current_settings
+from prefect.states import Cancelled
+from reconciling import OPEN
+
+from knockout.errors import ServiceError
+from knockout.ledger.workspace import Workspace
+from knockout.submission.requests import Request, write_request
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A submission that a pool has."""
+
+    address: str
+    """Of its flow run, in Prefect's UI."""
+    workers: int
+    """Workers of the pool that are online."""
+
+
+@dataclass(frozen=True)
+class FlowState:
+    """How a submission's flow run stands."""
+
+    name: str
+    """Scheduled, Late, Pending, Running, …"""
+    message: str | None
+    final: bool
+
+
+def submit(request: Request, *, workspace: Workspace) -> Handed:
+    """Lay a request in the workspace, and have its pool take it; returns at once.
+
+    Raises:
+        ServiceError: Prefect's server does not answer.
+        WorkspaceError: the workspace cannot be written.
+    """
+    write_request(request, workspace=workspace)
+    deploy(pool=request.pool)
+    try:
+        with get_client(sync_client=True) as client:
+            deployment = client.read_deployment_by_name(full_name("study", pool=request.pool))
+            run = client.create_flow_run_from_deployment(
+                deployment.id,
+                name=request.submission,
+                parameters={"workspace": str(workspace.folder), "submission": request.submission},
+                idempotency_key=request.submission,
+            )
+            workers = client.read_workers_for_work_pool(request.pool)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server did not take the submission ({type(error).__name__}: {error})") from None
+    online = [worker for worker in workers if worker.status is not None and worker.status.value == "ONLINE"]
+    return Handed(f"{_ui()}/runs/flow-run/{run.id}", len(online))
+
+
+def flow_state(submission: str) -> FlowState | None:
+    """How the flow run of a submission stands, or None where Prefect knows none. Raises ServiceError."""
+    try:
+        with get_client(sync_client=True) as client:
+            run = _newest(client, name=submission)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
+    if run is None or run.state is None:
+        return None
+    return FlowState(str(run.state.name), run.state.message, run.state.is_final())
+
+
+def call_off(submission: str, *, reason: str) -> None:
+    """End the flow run of a submission that no process has begun. Raises ServiceError."""
+    try:
+        with get_client(sync_client=True) as client:
+            run = _newest(client, name=submission)
+            if run is not None and run.state is not None and run.state.type not in OPEN[1:] and not run.state.is_final():
+                client.set_flow_run_state(run.id, Cancelled(message=reason), force=True)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
+
+
+def _newest(client: SyncPrefectClient, *, name: str) -> FlowRun | None:
+    found = client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[name])), limit=1)
+    return found[0] if found else None
+
+
+def _ui() -> str:
+    return str(get_current_settings().api.url).removesuffix("/").removesuffix("/api")

@@ -1,0 +1,83 @@
+"""What `knockout status` shows: of everything, or of one submission."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from knockout import services
+from knockout.cli.flows import PATIENT, load_flow
+from knockout.cli.loading import study_name
+from knockout.cli.prefect_server import own_prefect
+from knockout.cli.stopping import check_known
+from knockout.errors import InputError
+from knockout.ledger.store import Ledger
+from knockout.submission.requests import waiting_requests
+from knockout.submission.tables import queue_table, run_table, service_table, submission_table
+from knockout.submission.watching import SubmissionState, runs, submissions
+
+NEWEST = 10
+WAITS = "submitted"
+"""The state of what lies in the workspace and no process has begun."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Plain data, and the same for people."""
+
+    data: dict[str, Any]
+    tables: Sequence[RenderableType]
+
+    def show(self) -> None:
+        """Print the tables."""
+        console = Console()
+        for table in self.tables:
+            console.print(table)
+
+
+def overview(ledger: Ledger) -> Shown:
+    """Services, queues, and the newest submissions."""
+    servers, newest = services.status(ledger.workspace.folder), [*_waiting(ledger), *submissions(ledger, limit=NEWEST)]
+    queues = _queues(own_prefect(ledger.workspace))
+    tables = [service_table(servers), *([queue_table(queues)] if queues else [])]
+    data = {
+        "services": [asdict(server) for server in servers],
+        "queues": [asdict(queue) for queue in queues],
+        "submissions": [asdict(item) for item in newest],
+    }
+    return Shown(data, [*tables, *([submission_table(newest)] if newest else [])])
+
+
+def standing(ledger: Ledger, *, name: str) -> Shown:
+    """The newest submission of a study, or the named one, run by run.
+
+    Raises:
+        InputError: there is no such study or submission, or nothing of it was ever begun.
+    """
+    wanted, known = study_name(name), ledger.submissions()
+    waiting = [item for item in _waiting(ledger) if wanted in (item.study, item.submission)]
+    of = waiting or [item for item in submissions(ledger, limit=len(known)) if wanted in (item.study, item.submission)]
+    if not of:
+        check_known(wanted, submissions=known)
+        raise InputError(f"nothing of '{wanted}' was ever submitted to {ledger.workspace.folder}")
+    found = runs(ledger, submission=of[0].submission)
+    data = {**asdict(of[0]), "of": [asdict(run) for run in found]}
+    return Shown(data, [submission_table(of[:1]), *([run_table(found)] if found else [])])
+
+
+def _queues(server: str | None) -> list[Any]:
+    """What the queues of a server hold; nothing where none runs."""
+    return [] if server is None else load_flow("overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
+
+
+def _waiting(ledger: Ledger) -> list[SubmissionState]:
+    """What was handed to a pool, and no worker has begun."""
+    known = frozenset(item.submission for item in ledger.submissions())
+    return [
+        SubmissionState(request.submission, request.study_name, WAITS, f"on pool {request.pool}", request.handed, 0, 0)
+        for request in reversed(waiting_requests(ledger.workspace, known=known))
+    ]

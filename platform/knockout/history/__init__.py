@@ -1,0 +1,1 @@
+"""What sweeps found, night by night, and what changed against it."""

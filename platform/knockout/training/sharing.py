@@ -1,0 +1,128 @@
+"""Runs that machines without a shared disk have in common: results, and checkpoints to go on from.
+
+The invariant: a result is in the store before the ledger says that its run is done; and a checkpoint is there after the
+metrics up to it. What is taken from there is trusted no more than what lies here: digests decide.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from knockout.errors import WorkspaceError
+from knockout.ledger.workspace import Workspace
+from knockout.services.objects import ObjectStore, find_store
+from knockout.training.spec import CHECKPOINTS, LOG, MEANING, METRICS, RESULT, SEGMENTS, WEIGHTS
+
+SHARE_SECONDS = 30.0
+"""How often the newest checkpoint of a run in work is put into the store."""
+
+log = logging.getLogger(__name__)
+
+
+def share_result(workspace: Workspace, identity: str) -> None:
+    """Put a sealed result into the workspace's store, where it has one. Raises WorkspaceError."""
+    store, folder = find_store(workspace.folder), workspace.run(identity)
+    if store is not None:
+        names = (MEANING, LOG, METRICS, WEIGHTS, RESULT)
+        store.put((folder / name, _there(identity, name)) for name in names)
+
+
+def is_shared(workspace: Workspace, identity: str) -> bool:
+    """Whether the workspace has a store that holds a run's result. Raises WorkspaceError."""
+    store = find_store(workspace.folder)
+    return store is not None and store.has(_there(identity, RESULT))
+
+
+def fetch_result(workspace: Workspace, identity: str) -> None:
+    """Take a result from the store that is not here. Raises WorkspaceError."""
+    store, folder = find_store(workspace.folder), workspace.run(identity)
+    if store is None or (folder / RESULT).exists() or not store.has(_there(identity, RESULT)):
+        return
+    there = [name for name in store.names(f"runs/{identity}") if name in (MEANING, METRICS, WEIGHTS)]
+    store.take({_there(identity, name): folder / name for name in (*there, RESULT)})
+
+
+def fetch_checkpoint(workspace: Workspace, identity: str) -> None:
+    """Take the newest checkpoint from the store, with the metrics up to it, where it is further than any here.
+
+    Raises:
+        WorkspaceError: the store does not give it.
+    """
+    store, folder = find_store(workspace.folder), workspace.run(identity)
+    if store is None:
+        return
+    newest = _newest(store.names(_there(identity, CHECKPOINTS)))
+    if newest <= _newest(_files(folder / CHECKPOINTS)):
+        return
+    segments = (store.text(_there(identity, _listing(newest))) or "").split()
+    shutil.rmtree(folder / SEGMENTS, ignore_errors=True)
+    names = [*(f"{SEGMENTS}/{name}" for name in segments), f"{CHECKPOINTS}/{newest:010d}.pt"]
+    store.take({_there(identity, name): folder / name for name in names})
+
+
+class SharedCheckpoints:
+    """While entered, the newest checkpoint of a run in work is put into the workspace's store, if it has one."""
+
+    def __init__(self, workspace: Workspace, identity: str) -> None:
+        self.store = find_store(workspace.folder)
+        self.folder = workspace.run(identity)
+        self.identity = identity
+        self.shared = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._share, name=f"checkpoints of {identity}", daemon=True)
+
+    def __enter__(self) -> SharedCheckpoints:
+        if self.store is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        if self.store is not None:
+            self._thread.join()
+            self._put(self.store)
+
+    def _share(self) -> None:
+        while self.store is not None and not self._over.wait(SHARE_SECONDS):
+            self._put(self.store)
+
+    def _put(self, store: ObjectStore) -> None:
+        """The newest checkpoint, if it is not there yet, after the metrics up to it."""
+        newest = _newest(_files(self.folder / CHECKPOINTS))
+        if newest <= self.shared:
+            return
+        segments = [name for name in _files(self.folder / SEGMENTS) if int(Path(name).stem) <= newest]
+        try:
+            store.put([(self.folder / SEGMENTS / name, self._there(f"{SEGMENTS}/{name}")) for name in segments])
+            store.put_text(self._there(_listing(newest)), text="\n".join(segments))
+            checkpoint = f"{CHECKPOINTS}/{newest:010d}.pt"
+            store.put([(self.folder / checkpoint, self._there(checkpoint))])
+        except WorkspaceError as unreachable:
+            log.warning("%s; the next checkpoint is tried again", unreachable)
+        else:
+            self.shared = newest
+
+    def _there(self, name: str) -> str:
+        return _there(self.identity, name)
+
+
+def _there(identity: str, name: str) -> str:
+    return f"runs/{identity}/{name}"
+
+
+def _listing(step: int) -> str:
+    """The names of the metric segments up to a checkpoint: others of attempts that went on elsewhere may lie beside them."""
+    return f"{SEGMENTS}/{step:010d}.names"
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("[0-9]*"))
+
+
+def _newest(names: list[str]) -> int:
+    """The step of the newest checkpoint among some files; 0 where there is none."""
+    return max((int(name.removesuffix(".pt")) for name in names if name.endswith(".pt")), default=0)

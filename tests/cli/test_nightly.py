@@ -1,0 +1,86 @@
+"""`knockout nightly`: fresh seeds each time, a history that grows, and an exit code that tells a flipped claim."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+
+from knockout.history.rows import Row
+from knockout.history.table import read
+from knockout.ledger.workspace import open_workspace
+
+STUDY = """study: nights
+question: Does a tiny stack learn a chain without its residual path?
+corpus: tiny
+size: pico
+baseline:
+  {width: 16, heads: 2, depth: 2, context: 16, vocabulary: 32, batch: 4, tokens: 3200, warmup_steps: 10, evaluations: 5}
+variants:
+  no-residual: {residual: {kind: none}}
+seeds: 2
+controls: {aa: false}
+competence: {floor: none}
+claims:
+  - id: one
+    says: It learns less without
+    expect: {variant: no-residual, is: worse, than: baseline, by: 0.01}
+"""
+
+
+def page_of(said: str) -> Path:
+    """The page that the last line names."""
+    return Path(said.strip().splitlines()[-1].split()[-1])
+
+
+def history(home) -> list[Row]:
+    return read(open_workspace(home.folder))
+
+
+def test_a_night_is_held_against_the_nights_before_it(home, tmp_path, project):
+    home.project = tmp_path / "project"
+    for name, text in {
+        "ablations/nights.yaml": STUDY,
+        "data/tiny.yaml": (project / "data" / "tiny.yaml").read_text(),
+    }.items():
+        (home.project / name).parent.mkdir(parents=True)
+        (home.project / name).write_text(text)
+    code, said = home.knockout("nightly", "--studies", "ablations/*.yaml", "--from-seed", "300")
+    assert code == 0, said
+    first = history(home)
+    assert {row.first_seed for row in first} == {300}
+    assert {run.meaning["seed"] for run in home.runs()} == {300, 301}
+    losses = {row.name: row.mean for row in first if row.metric == "val_loss"}
+    assert losses.keys() == {"baseline", "no-residual"}
+    outcome = next(row.outcome for row in first if row.kind == "claim")
+
+    # As if the night before had found the opposite, and a loss ten nats lower.
+    opposite = {"supported": "refuted", "refuted": "supported", "inconclusive": "supported"}[outcome or ""]
+    (file,) = (home.folder / "history").glob("*.parquet")
+    table, of = pl.read_parquet(file), pl.col("metric")
+    table.with_columns(
+        outcome=pl.when(of == "effect").then(pl.lit(opposite)).otherwise(pl.col("outcome")),
+        mean=pl.when(of == "val_loss").then(pl.col("mean") - 10.0).otherwise(pl.col("mean")),
+    ).write_parquet(file)
+
+    code, said = home.knockout("nightly", "--studies", "ablations/nights.yaml", "--from-seed", "400")
+    tonight = next(row.outcome for row in history(home) if row.kind == "claim" and row.first_seed == 400)
+    flipped = {opposite, tonight} == {"supported", "refuted"}
+    assert code == (1 if flipped else 0), said
+    page = page_of(said)
+    text, data = page.read_text(), json.loads(page.with_suffix(".json").read_text())
+    kinds = {change["kind"] for change in data["changes"]}
+    assert "drifted" in kinds
+    assert ("flipped" in kinds) == data["flipped"] == flipped
+    assert "| drifted | nights | val_loss of baseline at pico is" in text
+    assert "seeds from 400, against 1 earlier sweep" in text
+    assert page.with_suffix(".html").read_text().count("<td>drifted</td>") == text.count("| drifted |")
+
+
+def test_what_cannot_be_run_is_told_and_fails(home):
+    code, said = home.knockout("nightly", "--studies", "smal", "--from-seed", "300")
+    assert code == 1
+    assert "smal: refused, as said above (exit code 2)" in page_of(said).read_text()
+    assert home.knockout("nightly")[0] == 2
+    assert home.knockout("nightly", "--studies", "nothing/*.yaml")[0] == 2

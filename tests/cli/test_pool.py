@@ -1,0 +1,129 @@
+"""Studies on a work pool: real servers, a real worker, repeated flow runs, and processes that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from knockout.services.processes import free_port, marked
+from knockout.training.result import read_result
+
+ENDLESS = ("--set", "tokens=64000000")
+REPEAT = """if True:
+    import os, sys
+    os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"
+    from prefect.client.orchestration import get_client
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs():
+            if "submission" not in run.parameters:
+                continue
+            client.create_flow_run_from_deployment(run.deployment_id, name=f"{run.name} again", parameters=run.parameters)"""
+"""Asks for every flow run of a submission once more, as a retry would."""
+
+
+@pytest.fixture(scope="module")
+def pool(shared_home) -> Iterator:
+    """A workspace with Prefect, MLflow and a worker of two slots, and a schedule that was there before any server."""
+    code, said = shared_home.knockout(
+        "schedule", "add", "weekly", "--cron", "0 3 * * sun", "--timezone", "Europe/Berlin", "--studies", "small"
+    )
+    assert code == 0, said
+    assert "weekly: small at 0 3 * * sun Europe/Berlin, due next" in said
+    shared_home.ports = ("--prefect-port", str(free_port()), "--mlflow-port", str(free_port()))
+    code, said = shared_home.knockout("up", "--slots", "2", *shared_home.ports)
+    try:
+        assert code == 0, said
+        assert "worker   pool knockout, 2 runs at a time" in said
+        yield shared_home
+    finally:
+        gone, down = shared_home.knockout("down")
+    assert (gone, down) == (0, "stopped prefect, mlflow, worker\n")
+    assert shared_home.alive() == []
+
+
+def status(pool, *of: str) -> dict:
+    code, said = pool.knockout("status", *of, "--json")
+    assert code == 0, said
+    return json.loads(said[said.index("{") :])
+
+
+def prefect(pool) -> str:
+    return next(service["url"] for service in status(pool)["services"] if service["name"] == "prefect")
+
+
+def flow_runs(pool) -> dict[str, tuple[str, str | None]]:
+    """State and message of each flow run by name; of equal names the last one's."""
+    query = (
+        "SELECT flow_run.name, flow_run.state_name, flow_run_state.message FROM flow_run "
+        "LEFT JOIN flow_run_state ON flow_run.state_id = flow_run_state.id ORDER BY flow_run.created"
+    )
+    with closing(sqlite3.connect(f"file:{pool.folder / 'prefect' / 'prefect.db'}?mode=ro", uri=True)) as database:
+        return {name: (state, message) for name, state, message in database.execute(query)}
+
+
+def attempts(pool) -> list[int]:
+    with closing(sqlite3.connect(f"file:{pool.folder / 'ledger.db'}?mode=ro", uri=True)) as database:
+        return [count for (count,) in database.execute("SELECT attempts FROM runs ORDER BY identity")]
+
+
+def test_a_submitted_study_comes_to_the_verdicts_of_a_local_one_and_each_run_is_trained_once(pool, home, until):
+    code, said = pool.knockout("submit", "small", "--no-mlflow", "--wait")
+    assert code == 0, said
+    assert "/runs/flow-run/" in said
+    local, text = home.run("small")
+    assert local == 0, text
+    ran = {run.identity: run.metrics["val_loss"] for run in pool.runs() if "tokens_per_second" in run.metrics}
+    assert ran == {run.identity: run.metrics["val_loss"] for run in home.runs()}
+    assert pool.facts("small")["verdicts"][0]["reason"] == home.facts("small")["verdicts"][0]["reason"]
+
+    before = attempts(pool)
+    subprocess.run([sys.executable, "-c", REPEAT, prefect(pool)], check=True, capture_output=True)
+    until(lambda: all(state != "Scheduled" for name, (state, _) in flow_runs(pool).items() if name.endswith(" again")))
+    until(lambda: {state for name, (state, _) in flow_runs(pool).items() if name.endswith(" again")} == {"Completed"})
+    assert attempts(pool) == before
+
+    for process in marked(f"KNOCKOUT_SERVICE=worker:{pool.folder.resolve()}"):
+        os.kill(process.pid, signal.SIGKILL)  # as when the machine goes down
+    for service in status(pool)["services"]:
+        if service["pid"] is not None:
+            os.kill(service["pid"], signal.SIGKILL)
+    until(lambda: not any(service["running"] for service in status(pool)["services"]))
+    code, said = pool.knockout("up", "--slots", "2", *pool.ports)
+    assert code == 0, said
+    (queue, _) = status(pool)["queues"]
+    assert (queue["queue"], queue["workers"] > 0, queue["next"] is not None) == ("studies", True, True)
+    assert all(state in ("Completed", "Scheduled") for state, _ in flow_runs(pool).values())
+
+
+def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_machine(pool, until):
+    code, said = pool.knockout("submit", "other", "--no-mlflow", *ENDLESS)
+    assert code == 0, said
+    name = said.split()[1]
+    until(lambda: [run["state"] for run in status(pool, name)["of"]] == ["running", "running"])
+    first = next(run for run in pool.runs() if run.state == "running")
+    assert first.owner is not None
+    until(lambda: list(pool.folder.glob(f"runs/{first.identity}/checkpoints/*.pt")))
+    os.kill(first.owner.pid, signal.SIGKILL)
+    until(lambda: any(run.attempts == 2 and run.state == "running" for run in pool.runs() if run.identity == first.identity))
+
+    code, said = pool.knockout("stop", "other")
+    assert (code, said.splitlines()[-1]) == (0, f"other {name}: cancelled: stopped by `knockout stop`"), said
+    stopped = [run for run in pool.runs() if run.identity in {run["identity"] for run in status(pool, name)["of"]}]
+    assert {(run.state, run.reason) for run in stopped} == {("cancelled", "stopped by `knockout stop`")}
+    assert all(read_result(pool.folder / "runs" / run.identity) is None for run in stopped)
+    until(lambda: flow_runs(pool)[name][0] == "Cancelled")
+
+    code, said = pool.knockout("submit", "other", "--no-mlflow", "--pool", "nobody")
+    assert "no worker of pool 'nobody' is online" in said
+    waiting = said.split()[1]
+    assert status(pool, waiting)["state"] == "submitted"
+    assert pool.knockout("stop", waiting) == (0, f"other {waiting}: cancelled before a worker began it\n")
+    assert flow_runs(pool)[waiting][0] == "Cancelled"

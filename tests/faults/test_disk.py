@@ -1,0 +1,73 @@
+"""A disk that is full at any point of a study: an honest end in a sentence; with room again the same command finishes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agreeing import invariants
+from place import Place
+
+LIMITED = """if True:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))
+    from knockout.cli import main
+    main()"""
+SAID = ("cannot be written", "disk I/O error", "database or disk is full")
+
+
+def honest(place: Place, *, code: int, said: str) -> None:
+    """It says what could not be written, nothing of it lives, and nothing claims to be done."""
+    assert code in (1, 2), said
+    assert "Traceback" not in said
+    assert any(words in said for words in SAID), said
+    assert place.alive() == {}
+
+
+@pytest.mark.parametrize("limit", [2_000, 60_000])
+def test_files_that_may_not_grow_beyond_a_size(place: Place, limit: int):
+    """In the ledger, the corpus, a checkpoint, or the weights: whichever comes to the limit first."""
+    code, said = place.run("resumed", "--set", "tokens=3200", code=LIMITED.format(limit=limit))
+    honest(place, code=code, said=said)
+    code, said = place.run("resumed", "--set", "tokens=3200")
+    assert code == 0, said
+    invariants(place)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=50m", "none", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting needs rights that this user has not")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def resize(disk: Path, *, room: int) -> None:
+    """Give a disk so many bytes more than are in use."""
+    shown = subprocess.run(["df", "--output=used", "-B1", str(disk)], capture_output=True, text=True, check=True).stdout
+    used = int(shown.split()[1])
+    subprocess.run(["mount", "-o", f"remount,size={used + room}", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_at_any_point_of_a_study(place: Place, disk: Path):
+    """Each command has a little more room than the one before had left, and gets a little further."""
+    place.folder = disk / "home"
+    ends = []
+    for room in (30_000, 160_000, 260_000, 380_000):
+        resize(disk, room=room)
+        code, said = place.run("resumed", "--set", "tokens=3200")
+        ends.append(code)
+        if code == 0:
+            break
+        honest(place, code=code, said=said)
+    assert ends[0] != 0
+    resize(disk, room=50_000_000)
+    code, said = place.run("resumed", "--set", "tokens=3200")
+    assert code == 0, said
+    invariants(place)
