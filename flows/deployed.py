@@ -1,6 +1,7 @@
 """The flows that a worker runs, each in a process of its own; prefect.yaml names them.
 
-The invariant: a parameter is an address or a name. What a run means, and what a submission asks for, lies in the workspace.
+The invariant: a parameter is an address or a name. What a run means, and what a submission asks for, lies in the workspace:
+the one that is named, or the worker's own where machines share no disk.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from sweeps import scheduled_sweep, sweep
 from corpus import CORES, PoolWorkers, TaskWorkers
 from knockout.declare.parallelism import Strategy
 from knockout.errors import InputError, RunError
+from knockout.ledger.lost import is_lost, take_over
+from knockout.ledger.process import this_process
 from knockout.ledger.stops import stop_requested
-from knockout.ledger.store import Ledger
+from knockout.ledger.store import Ledger, Submission
 from knockout.ledger.workspace import Workspace, open_workspace
 from knockout.services.catalog import POOL
 from knockout.submission.listener import Listener
@@ -41,9 +44,9 @@ WAITING: Any = ThreadPoolTaskRunner(max_workers=MOST_WAITING)  # generic in a ty
 
 
 @flow(name=FLOW, task_runner=WAITING, persist_result=False)
-def study(workspace: str, submission: str) -> State[Any]:
+def study(submission: str, workspace: str | None = None) -> State[Any]:
     """Bring a submitted study to its verdicts; the flow run ends in the submission's state."""
-    place = open_workspace(Path(workspace))
+    place = _workspace(workspace)
     if (ended := _ended_before(submission, workspace=place)) is not None:
         return ended
     road = _road(read_request(submission, workspace=place), workspace=place)
@@ -58,9 +61,9 @@ def study(workspace: str, submission: str) -> State[Any]:
 
 @flow(name="training", persist_result=False)
 def training(
-    workspace: str,
     submission: str,
     run: str,
+    workspace: str | None = None,
     run_seconds: float | None = None,
     until: float | None = None,
     devices: int = 1,
@@ -68,19 +71,21 @@ def training(
 ) -> State[Any]:
     """Bring one run to its sealed result, once, whoever else asks for it."""
     order, stop = Order(submission, run, run_seconds, until, devices, strategy), Stop()
-    ended: Ended = _awake(partial(bring, order, workspace=open_workspace(Path(workspace)), stop=stop), stop=stop)
+    ended: Ended = _awake(partial(bring, order, workspace=_workspace(workspace), stop=stop), stop=stop)
     return state_of(ended.state, reason=ended.reason)
 
 
 @flow(name="corpus", task_runner=CORES, persist_result=False)
-def corpus(workspace: str, corpus: str, vocabulary: int, project: str | None = None, pool: str | None = None) -> State[Any]:
+def corpus(
+    corpus: str, vocabulary: int, workspace: str | None = None, project: str | None = None, pool: str | None = None
+) -> State[Any]:
     """Prepare a corpus for a vocabulary, or find it prepared: on this machine's cores, or on those of a pool."""
     from knockout.corpus.prepare import prepare
     from knockout.declare.load import load_corpus
 
     _enter(project)
     declared, base = load_corpus(corpus)
-    folder = open_workspace(Path(workspace)).corpora
+    folder = _workspace(workspace).corpora
     workers = TaskWorkers() if pool is None else PoolWorkers(pool=pool)
     try:
         made = prepare(declared, vocabulary=vocabulary, folder=folder, base=base, workers=workers)
@@ -91,7 +96,7 @@ def corpus(workspace: str, corpus: str, vocabulary: int, project: str | None = N
 
 @flow(name="nightly", persist_result=False)
 def nightly(
-    workspace: str,
+    workspace: str | None = None,
     schedule: str | None = None,
     studies: list[str] | None = None,
     size: str | None = None,
@@ -100,9 +105,9 @@ def nightly(
 ) -> State[Any]:
     """Run studies with fresh seeds on the pool, and tell what changed; of a schedule one sweep at a time."""
     if schedule is not None:
-        return scheduled_sweep(schedule, workspace=open_workspace(Path(workspace)))
+        return scheduled_sweep(schedule, workspace=_workspace(workspace))
     _enter(project)
-    given = {"--size": size, "--pool": pool or POOL, "--workspace": workspace}
+    given = {"--size": size, "--pool": pool or POOL, "--workspace": str(_workspace(workspace).folder)}
     named = [word for study in studies or () for word in ("--studies", study)]
     options = [word for name, value in given.items() if value is not None for word in (name, value)]
     return sweep(["nightly", *named, *options])
@@ -110,7 +115,11 @@ def nightly(
 
 @flow(name="reproduce", persist_result=False)
 def reproduce(
-    workspace: str, pool: str, only: list[str] | None = None, size: str | None = None, project: str | None = None
+    pool: str,
+    only: list[str] | None = None,
+    size: str | None = None,
+    workspace: str | None = None,
+    project: str | None = None,
 ) -> State[Any]:
     """Decide the claims of studies by training on the pool, one study after the other; all claims, or the named ones."""
     from knockout.cli.unattended import run_command
@@ -118,7 +127,8 @@ def reproduce(
 
     _enter(project)
     chosen = choose_studies(claimed_studies(size=size), names=only or [])
-    arguments = ["--pool", pool, "--wait", "--workspace", workspace, *(["--size", size] if size is not None else [])]
+    place = str(_workspace(workspace).folder)
+    arguments = ["--pool", pool, "--wait", "--workspace", place, *(["--size", size] if size is not None else [])]
     missed = [one.name for one in chosen if run_command(["submit", one.name, *arguments], silent=False)]
     return Failed(message=f"without verdicts: {', '.join(missed)}") if missed else Completed()
 
@@ -126,7 +136,7 @@ def reproduce(
 def _road(request: Request, *, workspace: Workspace) -> Road:
     """The road of a submission, with the pool's hands; one whose declaration is wrong by now waits no longer."""
     try:
-        _enter(request.project)
+        _enter(str(request.place(workspace)))
         loaded = request.load()
         return Road(
             loaded,
@@ -154,9 +164,24 @@ def _ended_before(submission: str, *, workspace: Workspace) -> State[Any] | None
         ledger.close()
     if known is None:
         return Cancelled(message="it was called off before a worker began it") if stopped else None
-    if known.state == "running":
-        return Cancelled(message=f"{known.owner} works on it")
+    if known.state == "running" or (is_lost(known) and not _taken_over(known, workspace=workspace)):
+        return Cancelled(message=f"{known.owner or 'another process'} works on it")
+    if is_lost(known):
+        return None
     return state_of(known.state, reason=known.reason)
+
+
+def _taken_over(known: Submission, *, workspace: Workspace) -> bool:
+    ledger = Ledger(workspace)
+    try:
+        return take_over(ledger, submission=known.submission, owner=this_process())
+    finally:
+        ledger.close()
+
+
+def _workspace(folder: str | None) -> Workspace:
+    """The workspace that a submission names, or else this worker's own."""
+    return open_workspace(Path(folder) if folder is not None else None)
 
 
 def _enter(project: str | None) -> None:

@@ -5,6 +5,7 @@ The invariant: to do it again changes nothing; what is declared replaces what th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import inspect
@@ -17,7 +18,7 @@ from httpx import HTTPError
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, PrefectException
 from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
 
@@ -48,11 +49,13 @@ def _make_pool(client: SyncPrefectClient, *, name: str) -> None:
         client.read_work_pool(name)
     except ObjectNotFound:
         template = ProcessWorker.get_default_base_job_template()
-        client.create_work_pool(WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template))
+        with contextlib.suppress(ObjectAlreadyExists):  # another machine was quicker
+            client.create_work_pool(WorkPoolCreate(name=name, type=ProcessWorker.type, base_job_template=template))
     known = {queue.name for queue in client.read_work_queues(work_pool_name=name)}
     for queue in (STUDIES, TRAINING):
         if queue not in known:
-            client.create_work_queue(queue, work_pool_name=name)
+            with contextlib.suppress(ObjectAlreadyExists):
+                client.create_work_queue(queue, work_pool_name=name)
 
 
 def _deploy(client: SyncPrefectClient, declared: dict[str, Any], *, pool: str) -> None:

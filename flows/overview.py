@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from httpx import HTTPError
+from pools import count_online
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -71,5 +72,6 @@ def _queue(client: SyncPrefectClient, *, pool: str, queue: str, now: datetime) -
     scheduled = [run for run in runs if run.state_type == StateType.SCHEDULED]
     due = [run for run in scheduled if run.expected_start_time is not None and run.expected_start_time <= now]
     later = [run.expected_start_time.timestamp() for run in scheduled if run.expected_start_time and run not in due]
-    workers = [worker for worker in client.read_workers_for_work_pool(pool) if worker.status == "ONLINE"]
-    return Queue(pool, queue, len(workers), len(runs) - len(scheduled), len(due), min(later, default=None))
+    return Queue(
+        pool, queue, count_online(client, pool=pool), len(runs) - len(scheduled), len(due), min(later, default=None)
+    )

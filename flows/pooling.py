@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from addresses import full_name
+from addresses import full_name, workspace_address
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import TaskRunContext
 from prefect.exceptions import PrefectException
 from prefect.states import Cancelled
 
 from knockout.errors import RunEnded, WorkspaceError
-from knockout.ledger.leases import HELD
+from knockout.ledger.leases import HELD, lease_seconds
 from knockout.ledger.process import tells_death
 from knockout.ledger.stops import request_stop
 from knockout.ledger.store import LedgerRun
@@ -42,6 +42,11 @@ ATTEMPTS = 3
 """Flow runs that a run may lose with their workers."""
 GRACE_SECONDS = 60.0
 """A run that was asked to end has so long before nobody waits for it any more."""
+LEASES = 2.0
+"""A flow run that a worker has and that claims nothing for so many leases is taken for lost with its worker."""
+BEGIN_SECONDS = 60.0
+"""So long a process may take to start on a busy machine."""
+TAKEN = (StateType.PENDING, StateType.RUNNING)
 PAGE = 200
 GPUS = "gpus"
 """The variable of a pool's job template that says how many a run takes."""
@@ -60,6 +65,10 @@ class Waiting:
     """How often the run had been claimed when it was sent."""
     parent: UUID | None
     sent: int = 0
+    deaths: int = 0
+    """How often it was lost with whoever held it."""
+    taken: float | None = None
+    """When a worker was first seen to have its flow run, on the monotonic clock."""
     flow_run: UUID | None = None
     has_begun: bool = False
     told: bool = False
@@ -130,7 +139,7 @@ class PoolHands:
         """End what is still on the pool."""
         self.over.set()
         self.thread.join()
-        if self.stop.is_set():
+        if self.stop.is_set() and not self.road.is_replaced:
             request_stop(self.ledger, submissions=[self.road.submission])
         self.client.__exit__(None, None, None)
 
@@ -145,13 +154,13 @@ class PoolHands:
         flow_run = self.client.create_flow_run_from_deployment(
             self.deployment,
             name=run.name,
-            parameters={"workspace": str(self.road.workspace.folder), **asdict(order)},
+            parameters={"workspace": workspace_address(self.road.workspace), **asdict(order)},
             tags=[self.road.submission],
-            idempotency_key=f"{self.road.submission}:{run.identity}:{number}",
+            idempotency_key=f"{self.road.submission}:{run.identity}:{one.claims}:{number}",
             parent_task_run_id=one.parent,
             job_variables=self.infrastructure,
         )
-        one.flow_run, one.sent = flow_run.id, number
+        one.flow_run, one.sent, one.taken = flow_run.id, number, None
 
     def _watch(self) -> None:
         while not self.over.wait(POLL_SECONDS):
@@ -164,6 +173,11 @@ class PoolHands:
         with self.lock:
             waiting = list(self.waiting.values())
         if not waiting:
+            return
+        if self.road.is_replaced:  # its flow runs are the other's now
+            ending = self.stop.ending
+            for one in waiting:
+                one.end(RunEnded(one.run.name, state=ending.state, reason=ending.reason))
             return
         flow_runs: dict[UUID, FlowRun] = {}
         for one in waiting:
@@ -199,6 +213,13 @@ class PoolHands:
         elif flow_run is not None and flow_run.state is not None and flow_run.state.is_final():
             reason = f"its flow run ended before it began: {flow_run.state.name}: {flow_run.state.message}"
             one.end(RunEnded(one.run.name, state="failed", reason=reason))
+        elif flow_run is not None and flow_run.state_type in TAKEN and one.sent < ATTEMPTS and self._is_overdue(one):
+            self._send(one)  # its worker may be gone; should it begin after all, the ledger has it trained once
+
+    def _is_overdue(self, one: Waiting) -> bool:
+        """Whether a worker has the flow run, and nobody has begun the run, for so long that it must be taken for lost."""
+        one.taken = one.taken or time.monotonic()
+        return time.monotonic() - one.taken > max(LEASES * lease_seconds(), BEGIN_SECONDS)
 
     def _begin(self, one: Waiting) -> None:
         if not one.has_begun:
@@ -221,7 +242,8 @@ class PoolHands:
         one.end(RunEnded(one.run.name, state=ending.state, reason=ending.reason))
 
     def _send_again(self, one: Waiting, *, run: LedgerRun) -> None:
-        if one.sent == ATTEMPTS:
+        one.deaths += 1
+        if one.deaths == ATTEMPTS:
             one.end(Execution(run, reused=False))
             return
         one.claims = run.attempts

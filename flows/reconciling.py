@@ -71,6 +71,7 @@ def reconcile(ledger: Ledger) -> list[str]:
                 return []
             known = {one.submission: one for one in ledger.submissions()}
             ended = [(run, of) for run in found if (of := known.get(_submission_of(run))) is not None and _has_ended(of)]
+            ended = [(run, of) for run, of in ended if not _takes_over(run, submission=of)]
             for run, submission in ended:
                 _close_one(client, run=run, submission=submission, ledger=ledger)
     except (HTTPError, PrefectException) as error:
@@ -140,20 +141,32 @@ def _has_ended(submission: Submission) -> bool:
     return gone or tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
 
 
+def _takes_over(run: FlowRun, *, submission: Submission) -> bool:
+    """Whether a flow run was asked for after its submission was lost, and has yet to go on with it."""
+    return run.created is not None and run.created.timestamp() > (submission.finished or 0.0)
+
+
 def _close(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, ledger: Ledger) -> None:
     """Give a flow run its state, and those of its tasks that are open theirs, the tasks first.
 
-    A training has the state of its run; one whose run has no end, or ended before, that of its submission.
+    A training, and a task that trains, has the state that its run came to within the submission; else the submission's.
     """
     for task in _open_task_runs(client, flow_run=run):
-        ended = _run_of(task.name, submission=submission, ledger=ledger)
-        of = ended if ended is not None and ended.state in ENDED else submission
+        trained = _run_of(task.name, submission=submission, ledger=ledger)
+        of = _ended_within(submission, run=trained) or submission
         client.set_task_run_state(task.id, state_of(of.state, reason=of.reason), force=True)
     trained = ledger.run(str(run.parameters["run"])) if "run" in run.parameters else None
-    of = trained if trained is not None and trained.state in ENDED else submission
+    of = _ended_within(submission, run=trained) or submission
     wanted, told = state_of(of.state, reason=of.reason), run.state
     if told is None or (told.type, told.name, told.message) != (wanted.type, wanted.name, wanted.message):
         client.set_flow_run_state(run.id, wanted, force=True)
+
+
+def _ended_within(submission: Submission, *, run: LedgerRun | None) -> LedgerRun | None:
+    """The run, where its end is one that the submission saw: no earlier failure, and nothing of a later submission."""
+    if run is None or run.ended is None or run.state not in ENDED or run.ended > (submission.finished or 0.0):
+        return None
+    return run if run.finished or run.ended >= submission.created else None
 
 
 def _open_task_runs(client: SyncPrefectClient, *, flow_run: FlowRun) -> list[TaskRun]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from addresses import full_name
+from addresses import full_name, workspace_address
 from deploying import deploy
 from httpx import HTTPError
+from pools import count_online
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
@@ -39,6 +40,8 @@ class FlowState:
 
     name: str
     """Scheduled, Late, Pending, Running, …"""
+    address: str
+    """Of the flow run, in Prefect's UI."""
     message: str | None
     final: bool
 
@@ -50,26 +53,25 @@ def submit(request: Request, *, workspace: Workspace) -> Handed:
         ServiceError: Prefect's server does not answer.
         WorkspaceError: the workspace cannot be written.
     """
-    write_request(request, workspace=workspace)
     deploy(pool=request.pool)
+    write_request(request, workspace=workspace)
     try:
         with get_client(sync_client=True) as client:
             deployment = client.read_deployment_by_name(full_name("study", pool=request.pool))
             run = client.create_flow_run_from_deployment(
                 deployment.id,
                 name=request.submission,
-                parameters={"workspace": str(workspace.folder), "submission": request.submission},
+                parameters={"workspace": workspace_address(workspace), "submission": request.submission},
                 idempotency_key=request.submission,
             )
-            workers = client.read_workers_for_work_pool(request.pool)
+            workers = count_online(client, pool=request.pool)
     except (HTTPError, PrefectException) as error:
         raise ServiceError(f"Prefect's server did not take the submission ({type(error).__name__}: {error})") from None
-    online = [worker for worker in workers if worker.status is not None and worker.status.value == "ONLINE"]
-    return Handed(f"{_ui()}/runs/flow-run/{run.id}", len(online))
+    return Handed(_page(run), workers)
 
 
 def flow_state(submission: str) -> FlowState | None:
-    """How the flow run of a submission stands, or None where Prefect knows none. Raises ServiceError."""
+    """How the newest flow run of a submission stands, or None where Prefect knows none. Raises ServiceError."""
     try:
         with get_client(sync_client=True) as client:
             run = _newest(client, name=submission)
@@ -77,7 +79,7 @@ def flow_state(submission: str) -> FlowState | None:
         raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
     if run is None or run.state is None:
         return None
-    return FlowState(str(run.state.name), run.state.message, run.state.is_final())
+    return FlowState(str(run.state.name), _page(run), run.state.message, run.state.is_final())
 
 
 def call_off(submission: str, *, reason: str) -> None:
@@ -96,5 +98,7 @@ def _newest(client: SyncPrefectClient, *, name: str) -> FlowRun | None:
     return found[0] if found else None
 
 
-def _ui() -> str:
-    return str(get_current_settings().api.url).removesuffix("/").removesuffix("/api")
+def _page(run: FlowRun) -> str:
+    """The address of a flow run, for people."""
+    server = str(get_current_settings().api.url).removesuffix("/").removesuffix("/api")
+    return f"{server}/runs/flow-run/{run.id}"

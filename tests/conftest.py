@@ -1,4 +1,7 @@
-"""A PostgreSQL server of the test's own, on a free port of this machine, in a folder of its own."""
+"""What tests of several rooms need: the options, and a PostgreSQL server of the test's own.
+
+The server is on a free port of this machine, in a folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,10 @@ PASSWORD = "open-sesame"
 START_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--hosts", action="store_true", help="Also the study on three hosts, which takes ten minutes.")
 
 
 @dataclass
@@ -142,4 +149,5 @@ def database(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Data
         connection.execute(f"CREATE DATABASE {name}".encode())
     found = Database(postgres_server.url.replace("/lab", f"/{name}"))
     monkeypatch.setenv(VARIABLE, found.address)
+    monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")  # MLflow never closes what its pool holds
     return found

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 CONTENT_FOLDERS = ("flows", "ablations", "data", "dashboards")
+ENDINGS = (".yaml", ".yml")
+"""Of a declaration's file."""
 
 
 @cache
@@ -27,13 +29,14 @@ def search_path(folder: str) -> tuple[Path, ...]:
 
 
 def find(folder: str, name: str) -> Path | None:
-    """The file `NAME.yaml` in a content folder, or None."""
-    return next((path for place in search_path(folder) if (path := place / f"{name}.yaml").is_file()), None)
+    """The file `NAME.yaml`, or `NAME.yml`, in a content folder, or None."""
+    paths = (place / f"{name}{ending}" for place in search_path(folder) for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def names(folder: str) -> list[str]:
     """Every name that `find` would find in a content folder, sorted."""
-    return sorted({path.stem for place in search_path(folder) for path in place.glob("*.yaml")})
+    return sorted({path.stem for place in search_path(folder) for path in place.iterdir() if path.suffix in ENDINGS})
 
 
 def enter(**_: object) -> dict[str, str]:

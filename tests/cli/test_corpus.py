@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from knockout.cli import main
+from knockout.cli.benchmarks import remark
+from knockout.corpus.throughput import Throughput
 
 NOTES = """corpus: notes
 source: {kind: files, paths: [notes.txt], separator: "\\n%%\\n"}
@@ -98,6 +106,59 @@ def test_a_corpus_prepared_with_two_vocabularies_asks_which(told):
     assert (code, "with a vocabulary of 64" in said) == (0, True)
 
 
+@pytest.fixture
+def shared(notes) -> Iterator[Path]:
+    """A folder that other users can reach, with a declaration and its text."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        for name in ("notes.txt", "notes.yaml"):
+            shutil.copy(notes.parent / name, folder)
+        yield folder
+
+
+@contextmanager
+def nobody_writes(folder: Path) -> Iterator[None]:
+    """Take everybody the right to write in a folder; root, who needs none, is another user meanwhile."""
+    places = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for path in places:
+        path.chmod(0o555)
+    user = os.geteuid()
+    os.seteuid(user or pwd.getpwnam("nobody").pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for path in places:
+            path.chmod(0o755)
+
+
+def test_a_workspace_that_cannot_be_written_is_read_and_checked(told, shared, monkeypatch):
+    monkeypatch.chdir(shared)
+    here, home = str(shared / "notes.yaml"), ("--workspace", str(shared / "home"))
+    commands = [("prepare", here, *home), ("verify", here, *home), ("show", here, *home), ("list", *home)]
+    for command in commands:
+        assert told(*command)[0] == 0
+    with nobody_writes(shared / "home"):
+        for command in commands:
+            code, said, wrong = told(*command)
+            assert (code, "cannot be written" in said + wrong) == (0, False), wrong
+    with (shared / "notes.txt").open("a") as file:
+        file.write("\n%%\nmore")
+    with nobody_writes(shared / "home"):
+        code, _, wrong = told("prepare", here, *home)
+    assert (code, "home/corpora: a corpus cannot be written there (Permission denied)" in wrong) == (2, True), wrong
+
+
+def test_what_is_left_out_is_told_when_a_corpus_is_prepared(told, tmp_path):
+    texts = [f"note {number}\n" for number in range(200)]
+    (tmp_path / "notes.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "", "", "\ud800"]))
+    source = "source: {kind: files, paths: notes.jsonl, undecodable: skip}\n"
+    (tmp_path / "notes.yaml").write_text(NOTES.splitlines()[0] + "\n" + source + "\n".join(NOTES.splitlines()[2:]))
+    code, said, wrong = told("prepare", str(tmp_path / "notes.yaml"))
+    assert (code, "\nleft out: 2 empty, 1 not UTF-8\n" in said) == (0, True), said + wrong
+
+
 def test_what_is_declared_and_prepared_is_listed(told):
     assert told("prepare", "tiny", "--vocabulary", "32")[0] == 0
     code, said, _ = told("list", "--json")
@@ -117,3 +178,98 @@ def test_nothing_is_wider_than_the_terminal(told, notes, monkeypatch, columns):
         code, said, _ = told(*command)
         assert code == 0
         assert max(map(len, said.splitlines())) <= columns
+        assert "…" not in said or command != ["list"]
+
+
+@pytest.fixture
+def data(told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder of a project of one's own, with the corpus `notes` in it; commands run there."""
+    folder = tmp_path / "own" / "data"
+    folder.mkdir(parents=True)
+    (folder / "notes.yaml").write_text(NOTES)
+    (folder / "notes.txt").write_text(TEXT)
+    monkeypatch.chdir(folder.parent)
+    monkeypatch.setenv("COLUMNS", "120")
+    return folder
+
+
+def test_a_prepared_corpus_is_named_by_the_path_of_its_folder_from_anywhere(told, data, tmp_path, monkeypatch):
+    assert told("prepare", "notes")[0] == 0
+    [folder] = (tmp_path / "home" / "corpora").glob("notes-*")
+    monkeypatch.chdir(tmp_path)
+    for path in (folder, folder.relative_to(tmp_path)):
+        code, said, _ = told("verify", str(path), "--workspace", "elsewhere")
+        assert (code, f"{path}: is what its manifest says" in said) == (0, True)
+    code, _, complaint = told("show", str(folder.parent))
+    assert (code, f"{folder.parent} holds no prepared corpus: there is no manifest.json in it" in complaint) == (2, True)
+
+
+def test_of_several_preparations_the_one_of_the_present_text_is_shown(told, data):
+    assert told("prepare", "notes")[0] == 0
+    (data / "notes.txt").write_text(TEXT + "\n%%\none more note")
+    assert told("prepare", "notes")[0] == 0
+    code, said, complaint = told("show", "notes", "--json")
+    shown = json.loads(said)
+    assert (code, sum(split["documents"] for split in shown["splits"].values())) == (0, 201)
+    assert "prepared of other text or another declaration: notes-512-" in complaint
+    assert shown["folder"].rpartition("/")[2] not in complaint.partition("declaration: ")[2]
+    (data / "notes.txt").write_text(TEXT)
+    assert sum(split["documents"] for split in json.loads(told("show", "notes", "--json")[1])["splits"].values()) == 200
+    (data / "notes.txt").write_text(TEXT * 2)
+    code, _, complaint = told("show", "notes")
+    assert (code, complaint.count(", prepared 2")) == (2, 2)
+    assert "is prepared 2 times; none of them is of what its declaration and its text are now; say which" in complaint
+
+
+def test_a_file_that_is_called_otherwise_than_its_corpus_stands_for_what_it_declares(told, data):
+    (data / "copy-of-notes.yaml").write_text(NOTES.replace("0.2", "0.3"))
+    for name in ("notes", "copy-of-notes"):
+        code, _, complaint = told("prepare", name)
+        warned = f"copy-of-notes.yaml declares a corpus called 'notes', as {data / 'notes.yaml'} may do too" in complaint
+        assert (code, warned) == (0, name == "copy-of-notes")
+    shown = {name: json.loads(told("show", name, "--json")[1])["folder"] for name in ("notes", "copy-of-notes")}
+    assert len(set(shown.values())) == 2
+    listed = {one["name"]: one for one in json.loads(told("list", "--json")[1])}
+    assert {name: [one["folder"] for one in listed[name]["prepared"]] for name in shown} == {
+        name: [folder] for name, folder in shown.items()
+    }
+    said = told("list")[1]
+    assert "copy-of-notes (corpus notes)" in " ".join(said.split())
+    assert "corpus notes is declared 2 times, in copy-of-notes and notes: give each a name of its own" in said
+
+
+def test_a_wrong_declaration_is_told_whole_by_each_command(told, data):
+    (data / "broken.yaml").write_text(NOTES.replace("kind: bytes", "kind: byts"))
+    for command in ("show", "prepare", "verify"):
+        code, _, complaint = told(command, "broken")
+        assert (code, "did you mean 'bytes'?" in complaint) == (2, True)
+    said = told("list")[1]
+    assert "wrong: see below" in said
+    assert "did you mean 'bytes'?" in " ".join(said.split())
+
+
+def test_a_declaration_may_end_in_yml(told, data):
+    (data / "notes.yaml").rename(data / "notes.yml")
+    assert told("prepare", "notes")[0] == 0
+    assert json.loads(told("show", "notes", "--json")[1])["corpus"] == "notes"
+
+
+def test_looking_makes_no_workspace(told, data, tmp_path):
+    for command in (["list"], ["show", "notes"], ["verify", "notes"]):
+        told(*command, "--workspace", str(tmp_path / "nowhere" / "at all"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_preparing_in_place_of_a_damaged_corpus_says_so(told, data, tmp_path):
+    assert told("prepare", "notes")[0] == 0
+    [shard] = (tmp_path / "home" / "corpora").glob("notes-*/train*.arrow")
+    shard.unlink()
+    code, said, _ = told("prepare", "notes")
+    assert (code, f"the one that was there is replaced: {shard}: cannot be read" in said) == (0, True)
+
+
+@pytest.mark.parametrize(("num_bytes", "cores", "advice"), [(24_000_000, 2, "--megabytes 64"), (64_000_000, 2, "")])
+def test_rates_of_little_text_come_with_advice_to_take_more(num_bytes, cores, advice):
+    said = remark(Throughput(num_bytes, cores, prepared=1.0, peers={}, windows=1.0))
+    assert advice in said
+    assert bool(said) == bool(advice)

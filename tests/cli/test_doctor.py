@@ -331,3 +331,58 @@ def test_a_ledger_that_cannot_be_used_is_refused_in_words(place: Workspace, fini
     assert finding.repair is None
     code, said = finished.knockout("report", "small", "--workspace", str(place.folder))
     assert (code, says in said, "Traceback" in said) == (2, True, False), said
+
+
+def test_a_value_that_was_altered_in_a_result_is_found_and_the_ledgers_is_written_again(place: Workspace):
+    path = run_folder(place) / "result.json"
+    sealed = path.read_bytes()
+    result = json.loads(sealed)
+    true = result["metrics"]["val_loss"]
+    altered = json.dumps(result | {"metrics": result["metrics"] | {"val_loss": 0.5}, "step": 7}).encode()
+    path.write_bytes(altered)
+    before = contents(place)
+    (finding,) = diagnose(place).findings
+    assert (finding.kind, finding.where) == ("altered result", str(path.relative_to(place.folder)))
+    assert f"step is 7, not {result['step']}; val_loss is 0.5, not {true}" in finding.what
+    assert contents(place) == before
+    assert set_right(place) == {None}
+    assert path.read_bytes() == sealed
+    (kept,) = (place.folder / "lost+found").glob("runs-*-result.json")
+    assert kept.read_bytes() == altered
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_what_mlflow_lacks_is_counted_by_runs_and_submissions(place: Workspace):
+    rows(place.folder / "mlflow" / "mlflow.db", "UPDATE runs SET status = 'RUNNING'")
+    (finding,) = diagnose(place).findings
+    assert finding.what == "it does not show 4 runs and 2 submissions of the ledger as they are"
+
+
+def test_a_look_at_a_copy_says_that_its_ledger_was_changed(finished, tmp_path: Path):
+    shutil.copytree(finished.folder, tmp_path / "home", symlinks=True)
+    (said,) = diagnose(open_workspace(tmp_path / "home")).settled
+    assert said.startswith(f"the workspace was copied or moved from {finished.folder}: the ledger was changed")
+    assert diagnose(open_workspace(tmp_path / "home")).settled == ()
+
+
+def test_a_store_that_a_killed_process_left_half_made_is_built_again(place: Workspace):
+    shutil.rmtree(place.folder / "mlflow")
+    (place.folder / "mlflow").mkdir()
+    rows(place.folder / "mlflow" / "mlflow.db", "CREATE TABLE spans (trace_id TEXT)")
+    (finding,) = diagnose(place).findings
+    assert (finding.kind, finding.where) == ("MLflow", "mlflow/mlflow.db")
+    assert set_right(place) == {None}
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_a_command_that_could_not_tell_mlflow_does_not_say_that_it_did(place: Workspace, finished):
+    rows(place.folder / "mlflow" / "mlflow.db", "UPDATE alembic_version SET version_num = 'from_the_future'")
+    (place.folder / "mlflow" / "prepared").unlink()
+    code, said = finished.knockout("run", "small", "--no-prefect", "--workspace", str(place.folder))
+    assert (code, "Traceback" in said) == (0, False), said
+    assert "cannot use this store" in said
+    assert "mlflow   lacks what is named above" in said
+    assert "`knockout up` shows" not in said
+    code, said = finished.knockout("doctor", "--repair", "--workspace", str(place.folder))
+    assert (code, "Traceback" in said) == (1, False), said
+    assert "not repaired" in said

@@ -81,6 +81,11 @@ def test_a_night_is_held_against_the_nights_before_it(home, tmp_path, project):
 def test_what_cannot_be_run_is_told_and_fails(home):
     code, said = home.knockout("nightly", "--studies", "smal", "--from-seed", "300")
     assert code == 1
-    assert "smal: refused, as said above (exit code 2)" in page_of(said).read_text()
+    page = page_of(said)
+    for told in (page.read_text(), json.loads(page.with_suffix(".json").read_text())["missed"][0], said):
+        assert "no study 'smal' in ablations/" in told
+    assert "smal: refused (exit code 2): no study 'smal'" in page.read_text()
+    assert ": without verdicts: 1." in page.read_text()
+    assert "nothing changed" not in page.read_text()
     assert home.knockout("nightly")[0] == 2
     assert home.knockout("nightly", "--studies", "nothing/*.yaml")[0] == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -78,6 +79,8 @@ def test_a_submitted_study_comes_to_the_verdicts_of_a_local_one_and_each_run_is_
     code, said = pool.knockout("submit", "small", "--no-mlflow", "--wait")
     assert code == 0, said
     assert "/runs/flow-run/" in said
+    assert "works on it" in said
+    assert re.search(r"\] \((\d+) of \1\) .* · pico · s0: ", said), said
     local, text = home.run("small")
     assert local == 0, text
     ran = {run.identity: run.metrics["val_loss"] for run in pool.runs() if "tokens_per_second" in run.metrics}
@@ -121,9 +124,19 @@ def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_m
     assert all(read_result(pool.folder / "runs" / run.identity) is None for run in stopped)
     until(lambda: flow_runs(pool)[name][0] == "Cancelled")
 
-    code, said = pool.knockout("submit", "other", "--no-mlflow", "--pool", "nobody")
+    elsewhere = ("submit", "other", "--no-mlflow", "--pool", "nobody")
+    code, said = pool.knockout(*elsewhere)
+    assert (code, said) == (2, "no work pool 'nobody' (there are: knockout); `knockout worker --pool 'nobody'` makes it\n")
+    made = [sys.executable, "-m", "prefect", "work-pool", "create", "nobody", "--type", "process"]
+    subprocess.run(made, check=True, capture_output=True, env={**os.environ, "PREFECT_API_URL": f"{prefect(pool)}/api"})
+    code, said = pool.knockout(*elsewhere)
     assert "no worker of pool 'nobody' is online" in said
     waiting = said.split()[1]
     assert status(pool, waiting)["state"] == "submitted"
+    assert status(pool, waiting)["address"] in said
+    code, told = pool.knockout("worker", "--pool", "nobody", "--remove")
+    assert (code, "pool 'nobody' still has work" in told) == (2, True), told
     assert pool.knockout("stop", waiting) == (0, f"other {waiting}: cancelled before a worker began it\n")
     assert flow_runs(pool)[waiting][0] == "Cancelled"
+    assert pool.knockout("worker", "--pool", "nobody", "--remove") == (0, "nobody: removed, with 6 deployments\n")
+    assert {queue["pool"] for queue in status(pool)["queues"]} == {"knockout"}

@@ -26,7 +26,9 @@ RECONCILE = """if True:
     from knockout.services import apply_quiet_environment
     place = Workspace(Path(sys.argv[1]))
     apply_quiet_environment(place.folder)
-    print(*sorted(load_flow("reconciling", server=sys.argv[2]).reconcile(Ledger(place))))"""
+    room = load_flow("reconciling", server=sys.argv[2])
+    room.SETTLE_SECONDS = 0.0
+    print(*sorted(room.reconcile(Ledger(place))))"""
 LEFT_OPEN = """if True:
     import json, os, sys
     os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"
@@ -69,14 +71,27 @@ def ask(identity: str, *, seed: int) -> dict:
     }  # fmt: skip
 
 
+def end(ledger: Ledger, run: str, *, state: str, reason: str | None) -> None:
+    owner = this_process()
+    assert ledger.claim(run, owner=owner)
+    assert ledger.finish(run, owner=owner, state=state, reason=reason, step=1, seconds=1.0, metrics={})
+
+
 def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, monkeypatch: pytest.MonkeyPatch):
     workspace = open_workspace(tmp_path / "home")
     ledger, gone = Ledger(workspace), Owner(this_process().host, 2**22 + 1, "never")
     for name in ("died", "finished", "cancelled", "timed-out", "failed", "working"):
         owner = gone if name == "died" else this_process()
-        ledger.submit(name, study="small", plan="", owner=owner, runs=[ask("a", seed=0), ask("b", seed=1), ask("c", seed=2)])
-    with monkeypatch.context() as long_ago:
-        long_ago.setattr("knockout.ledger.store.time.time", lambda: 1e9)
+        ledger.submit(name, study="small", plan="", owner=owner, runs=[ask(run, seed=n) for n, run in enumerate("abcde")])
+    with monkeypatch.context() as earlier:
+        earlier.setattr("knockout.ledger.store.time.time", lambda: 1e9)
+        end(ledger, "d", state="cancelled", reason="stopped by the user")
+    ledger.claim("b", owner=gone)
+    open_ = {name: [] for name in ("finished", "cancelled", "timed-out", "failed", "working", "elsewhere")}
+    open_["died"] = [*(f"baseline · pico · s{seed}" for seed in range(5)), "corpus"]
+    with borrowed(workspace.folder, name="prefect") as url:
+        python(LEFT_OPEN, url, json.dumps(open_))
+        end(ledger, "a", state="done", reason=None)
         for name, state in {
             "finished": "done",
             "cancelled": "cancelled",
@@ -84,14 +99,9 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
             "failed": "failed",
         }.items():
             ledger.conclude(name, state=state, reason=None if state == "done" else f"{name}, as the ledger says", facts=None)
-    ledger.claim("a", owner=this_process())
-    ledger.finish("a", owner=this_process(), state="done", reason=None, step=10, seconds=1.0, metrics={})
-    ledger.claim("b", owner=gone)
-    ledger.reconcile()
-    open_ = {name: [] for name in ("finished", "cancelled", "timed-out", "failed", "working", "elsewhere")}
-    open_["died"] = [*(f"baseline · pico · s{seed}" for seed in range(3)), "corpus"]
-    with borrowed(workspace.folder, name="prefect") as url:
-        python(LEFT_OPEN, url, json.dumps(open_))
+        ledger.reconcile()
+        end(ledger, "c", state="timed-out", reason="longer than 1 seconds, in a later submission")
+        end(ledger, "e", state="done", reason=None)
         assert python(RECONCILE, str(workspace.folder), url) == "cancelled died failed finished timed-out"
         told = json.loads(python(STATES, url))
         assert python(RECONCILE, str(workspace.folder), url) == ""
@@ -102,6 +112,8 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         "baseline · pico · s0": ["Completed", None],
         "baseline · pico · s1": ["Crashed", f"{gone} died while it held the run"],
         "baseline · pico · s2": ["Crashed", f"{gone} died"],
+        "baseline · pico · s3": ["Crashed", f"{gone} died"],
+        "baseline · pico · s4": ["Crashed", f"{gone} died"],
         "training of b": ["Crashed", f"{gone} died while it held the run"],
         "corpus": ["Crashed", f"{gone} died"],
         "finished": ["Completed", None],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from knockout.corpus import shards
 from knockout.corpus.encoders import open_encoder
 from knockout.corpus.manifest import read_manifest
-from knockout.corpus.prepare import Prepared, prepare
+from knockout.corpus.prepare import Prepared, find, prepare
 from knockout.corpus.reading import open_split
 from knockout.errors import CorpusError
 
@@ -181,3 +181,33 @@ def test_a_refused_preparation_leaves_nothing_behind(declare, tmp_path):
     with pytest.raises(CorpusError, match="the evaluation needs"):
         prepare_texts(declare, FILLER, tmp_path, evaluation={"tokens": 32_768})
     assert not [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]
+
+
+def test_what_was_never_prepared_is_found_missing_without_asking_its_store(declare, tmp_path):
+    elsewhere = {"kind": "files", "paths": ["http://127.0.0.1:1/a.jsonl"], "format": "jsonl"}
+    corpus = declare(source=elsewhere)
+    assert find(corpus, vocabulary=512, folder=tmp_path, base=tmp_path) is None
+    (tmp_path / "small-512-0123456789abcdef").mkdir()
+    with pytest.raises(CorpusError, match=r"127\.0\.0\.1:1"):
+        find(corpus, vocabulary=512, folder=tmp_path, base=tmp_path)
+
+
+def test_text_that_is_not_on_this_machine_is_told_before_anything_was_prepared(declare, tmp_path):
+    shares = [{"name": "a", "share": 1, "source": {"kind": "files", "paths": ["nowhere/*.txt"]}}]
+    mixture = {"kind": "mixture", "sources": [*shares, {"name": "b", "share": 1, "source": {"kind": "python_source"}}]}
+    with pytest.raises(CorpusError, match=r"nowhere/\*\.txt"):
+        find(declare(source=mixture), vocabulary=512, folder=tmp_path, base=tmp_path)
+
+
+def test_a_damaged_corpus_is_prepared_again_and_said_to_have_been_damaged(declare, tmp_path):
+    source = {"kind": "copy", "symbols": 9, "documents": 100}
+    corpus = declare(source=source, tokenizer={"kind": "identity"}, evaluation={"tokens": 64, "segments": 4})
+    first = prepare(corpus, vocabulary=16, folder=tmp_path, base=tmp_path)
+    assert (first.reused, first.damage) == (False, None)
+    shard = next(first.folder.glob("train*.arrow"))
+    shard.chmod(0o644)
+    shard.write_bytes(shard.read_bytes()[:-1])
+    again = prepare(corpus, vocabulary=16, folder=tmp_path, base=tmp_path)
+    assert (again.reused, again.manifest) == (False, first.manifest)
+    assert again.damage is not None
+    assert str(shard) in again.damage

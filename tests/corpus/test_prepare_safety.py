@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -149,7 +150,8 @@ def test_a_shard_with_the_wrong_number_of_tokens_is_refused(small, tmp_path):
     entry = write_shard(tmp_path / "validation-00000.arrow", tokens_N=tokens[:-1])
     text = (small.folder / "manifest.json").read_text()
     known = small.manifest.splits.validation.shards[0].sha256
-    (tmp_path / "manifest.json").write_text(text.replace(known, entry.sha256))
+    said = json.loads(text.replace(known, entry.sha256)) | {"checksum": None}
+    (tmp_path / "manifest.json").write_text(json.dumps(said))
     with pytest.raises(CorpusError, match=f"holds {len(tokens) - 1:,} tokens, its manifest says {len(tokens):,}"):
         open_split(tmp_path, split="validation")
 
@@ -158,6 +160,8 @@ def test_a_shard_with_the_wrong_number_of_tokens_is_refused(small, tmp_path):
     ("old", "new", "said"),
     [
         ('"end_of_text":511', '"end_of_text":510', "wrong digest"),
+        ('"documents":', '"documents":1', "wrong checksum"),
+        ('"bigram":', '"bigram":1', "wrong checksum"),
         ('"format":1', '"format":0', "has format 0, this knockout reads 1"),
         ('"vocabulary"', '"vocabular"', "vocabulary: Field required"),
     ],
@@ -168,6 +172,27 @@ def test_a_manifest_that_was_changed_is_refused(small, tmp_path, old, new, said)
     (tmp_path / "manifest.json").write_text(text.replace(old, new))
     with pytest.raises(CorpusError, match=said):
         read_manifest(tmp_path)
+
+
+def test_a_count_that_was_changed_in_the_manifest_is_noticed_and_the_corpus_made_again(declare, tmp_path):
+    first = prepare(declare(), vocabulary=300, folder=tmp_path, base=tmp_path)
+    path = first.folder / "manifest.json"
+    whole, count = path.read_text(), first.manifest.splits.train.documents
+    path.chmod(0o644)
+    path.write_text(whole.replace(f'"documents": {count}', f'"documents": {count + 1}'))
+    again = prepare(declare(), vocabulary=300, folder=tmp_path, base=tmp_path)
+    assert (again.reused, again.manifest) == (False, first.manifest)
+    assert "manifest.json: was changed after it was written" in str(again.damage)
+    assert path.read_text() == whole
+
+
+def test_a_manifest_is_read_however_it_is_laid_out_and_without_a_checksum_too(small, tmp_path):
+    plain = json.loads((small.folder / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps(plain, sort_keys=True))
+    assert read_manifest(tmp_path) == small.manifest
+    del plain["checksum"]
+    (tmp_path / "manifest.json").write_text(json.dumps(plain))
+    assert read_manifest(tmp_path) == small.manifest.model_copy(update={"checksum": None})
 
 
 def test_a_folder_without_a_manifest_is_not_a_corpus(tmp_path):

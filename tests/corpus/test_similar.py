@@ -95,11 +95,33 @@ def test_which_one_stays_depends_on_no_order_and_no_worker(tmp_path, monkeypatch
     assert len(digests) == 1
 
 
-def test_texts_that_share_little_all_stay_and_so_do_exact_copies_of_what_stays(tmp_path, read_back):
-    texts = originals(40) + originals(2)
+def test_texts_that_share_little_all_stay_but_for_exact_copies(tmp_path, monkeypatch, read_back):
+    monkeypatch.setattr(runs, "RUN_BYTES", 8000)  # so that copies lie in different runs
+    texts = originals(40) + originals(2) * 3
     prepared = prepared_in(tmp_path / "a", texts, near={"kind": "minhash"})
-    assert sorted(both(read_back, prepared)) == sorted(texts)
-    assert (prepared.manifest.counts.duplicates, prepared.manifest.counts.near_duplicates) == (2, 0)
+    assert sorted(both(read_back, prepared)) == sorted(originals(40))
+    assert (prepared.manifest.counts.duplicates, prepared.manifest.counts.near_duplicates) == (0, 6)
+    kept = prepared_in(tmp_path / "b", texts, near={"kind": "none"})
+    assert sorted(both(read_back, kept)) == sorted(texts)
+    assert (kept.manifest.counts.duplicates, kept.manifest.counts.near_duplicates) == (6, 0)
+
+
+def test_exact_copies_of_near_copies_are_counted_once_each(tmp_path, read_back):
+    texts, groups = with_near_copies()
+    copied = [text for group in groups for text in sorted(group)] * 2
+    prepared = prepared_in(tmp_path / "a", texts + copied, near={"kind": "minhash", "threshold": 0.7})
+    kept = both(read_back, prepared)
+    assert len(set(kept)) == len(kept) == 60
+    assert prepared.manifest.counts.near_duplicates == len(texts + copied) - 60
+
+
+@pytest.mark.parametrize("threshold", [0.5, 1.0])
+def test_texts_without_words_are_copies_of_nothing_but_themselves(tmp_path, read_back, threshold):
+    blank = ["\t", " ", " \n", "\n" * 30]
+    near = {"kind": "minhash", "threshold": threshold}
+    prepared = prepared_in(tmp_path / "a", originals(40) + blank + ["\t"], near=near)
+    assert sorted(both(read_back, prepared)) == sorted(originals(40) + blank)
+    assert prepared.manifest.counts.near_duplicates == 1
 
 
 def test_a_corpus_without_near_copies_has_the_digest_that_it_has_unchecked(tmp_path):

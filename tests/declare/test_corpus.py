@@ -196,10 +196,38 @@ def test_a_condition_that_cannot_be_asked_is_refused_at_its_place(where, reason)
 
 
 def test_everything_that_a_format_has_no_use_for_is_refused_at_once():
-    message = told("{kind: files, paths: [a], column: body, where: {column: a, is: not_null}, malformed: skip}")
+    settings = "column: body, where: {column: a, is: not_null}, malformed: skip"
+    message = told(f"{{kind: files, paths: [a], format: text, {settings}}}")
     assert "source.column: 'body': text has no columns" in message
     assert "source.where: 'not_null': text has no columns to choose by" in message
     assert "source.malformed: 'skip': only a line of JSON can be so" in message
+    assert told(f"{{kind: files, paths: [a.txt, 'b/*.md'], {settings}}}") == message
+
+
+def test_one_path_needs_no_list_and_a_format_no_word_where_the_paths_leave_no_doubt():
+    assert corpus(source={"kind": "files", "paths": "a.jsonl"}) == corpus(source={"kind": "files", "paths": ["a.jsonl"]})
+    assert "only text has one; format is jsonl" in told("{kind: files, paths: '*.jsonl.zst', separator: x}")
+    assert "only a line of JSON can be so; format is parquet" in told("{kind: files, paths: a.PARQUET, malformed: skip}")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{kind: files, paths: [a], format: jsonl, where: score >= 3}", "a key `is` that says which (equals, in"),
+        ("{kind: files, paths: [a], format: jsonl, where: not_nul}", "must be a mapping: write {is: not_null}"),
+        ("{kind: files, paths: []}", "source.paths: [] must have at least 1 item, has 0"),
+        ("{kind: files, paths: ['']}", "source.paths.0: '' must not be empty"),
+        ("{kind: files, paths: 3}", "source.paths: 3 should be a list"),
+        ("{kind: files, paths: [a], unicode: NFC}", "did you mean 'nfc'?"),
+        ("{kind: mixture, sources: [{name: a, share: 1, source: {kind: python_source}}]}", "at least 2 items, has 1"),
+        ("{kind: mixture, sources: [{name: a, weight: 1, source: {kind: python_source}}]}", "did you mean 'share'?"),
+        ("{kind: files, paths: [a], format: jsonl, where: {column: b, is: matches, pattern: x}}", "did you mean 'value'?"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_in_the_words_of_the_file(source, reason):
+    message = told(source)
+    assert reason in message
+    assert "valid" not in message
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from knockout.declare.schedules import Schedule, load_schedules, studies_of, wrong_in_cron
+from knockout.declare.schedules import Schedule, load_schedules, studies_of, wrong_in_cron, wrong_in_pool
 from knockout.errors import DeclarationError, InputError
 
 ONE = """
@@ -62,6 +63,31 @@ def test_what_is_wrong_is_refused_at_its_place(tmp_path, found: str, wanted: str
 def test_a_name_is_given_once(tmp_path):
     with pytest.raises(DeclarationError, match="another schedule has this name"):
         declared(ONE + ONE.removeprefix("\nschedules:\n"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cron", "says"),
+    [
+        ("0 2 30 2 *", "never comes: February has no 30th"),
+        ("0 2 31 feb,4,JUN *", "February and April and June have no 31st"),
+        ("0 2 31 2-4/2 */1", "February and April have no 31st"),
+        ("0 2 30/1 2 0-6", "February has no 30th"),
+        ("0 2 29 2 *", None),
+        ("0 2 30 2 mon", None),
+        ("0 2 31 */2 *", None),
+        ("0 2 */30 2 *", None),
+    ],
+)
+def test_a_time_that_no_year_has_is_refused(cron: str, says: str | None):
+    wrong = wrong_in_cron(cron)
+    assert wrong is None if says is None else says in str(wrong)
+
+
+@pytest.mark.parametrize("name", ["", " gpus", "bad name/ü", "a%2f", "a" * 65])
+def test_what_is_no_name_of_a_pool(name: str, tmp_path):
+    assert wrong_in_pool("A pool of GPUs.2_x-y") is None
+    with pytest.raises(DeclarationError, match=r"schedules\.yaml:.*is no name of a work pool"):
+        declared(f"{ONE.rstrip()}\n    pool: {json.dumps(name)}\n", tmp_path)
 
 
 @pytest.mark.parametrize("cron", ["* * * * *", "*/5 1-3,5 1 jan,DEC mon-fri", "0 0 31 12 7", "15-45/10 2 * * 0"])

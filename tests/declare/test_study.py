@@ -46,6 +46,17 @@ def problems_of(text: str, tmp_path: Path) -> list[str]:
     return [f"{p.line}: {p.path}: {p.message}" for p in caught.value.problems]
 
 
+def test_a_context_that_the_exam_has_no_room_for_is_refused_at_the_corpus(tmp_path: Path):
+    """The exam of python-source is 32,768 tokens in 16 segments of 2,048."""
+    plan_of(STUDY.replace("depth: 4", "depth: 4, tokens: 100000000, context: 2048"), tmp_path)
+    found = problems_of(STUDY.replace("depth: 4", "depth: 4, tokens: 100000000, context: 4096"), tmp_path)
+    assert len(found) == 2
+    assert found[0].startswith(
+        "3: corpus: python-source's exam has 16 segments of 2,048 tokens each, in which a window of 4,096"
+    )
+    assert "raise evaluation.tokens to at least 65,536" in found[0]
+
+
 def test_a_study_expands_to_every_cell_with_every_seed(tmp_path: Path):
     plan = plan_of(STUDY, tmp_path)
     assert [run.name for run in plan.runs] == [

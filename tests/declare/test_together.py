@@ -81,7 +81,7 @@ def test_a_warm_up_may_take_the_whole_run_and_no_more() -> None:
     (problem,) = problems_of({"warmup_steps": 101})
     assert problem == (
         "warmup_steps: the warm-up is longer than the run of 100 steps, so that the peak learning rate is never reached; "
-        "at most 100"
+        "at most 100, as in the study's `baseline: {warmup_steps: 10}`, or give the run more tokens"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from knockout.history.changes import ALPHA, Sample, changes, differ, pooled
-from knockout.history.nights import SEEDS_A_NIGHT, code_digest, first_seed_of
+from knockout.history.nights import SEEDS_A_NIGHT, code_digest, first_seed_of, num_nights, repeats
 from knockout.history.rows import Row, rows_of
 from knockout.history.table import append, read
 from knockout.ledger.workspace import open_workspace
@@ -130,6 +130,15 @@ def test_the_history_is_a_table_that_polars_reads(tmp_path):
     table = pl.read_parquet(tmp_path / "history" / "*.parquet")
     assert (table.height, str(table.schema["time"])) == (3, "Datetime(time_unit='us', time_zone='UTC')")
     assert len(list((tmp_path / "history").iterdir())) == 2
+
+
+def test_a_second_sweep_of_a_day_is_no_second_night():
+    past = [night(1, [3.0]), night(2, [3.1]), replace(night(2, [3.1]), time=2.5), night(2, [9.0], study="other")]
+    assert num_nights(past, besides=300) == 2
+    assert num_nights(past, besides=200) == 1
+    assert repeats([night(2, [3.1])], past=past) == 2.5
+    assert repeats([night(3, [3.1])], past=past) is None
+    assert repeats([night(1, [3.1], study="other")], past=past) is None
 
 
 def test_every_day_has_seeds_of_its_own():

@@ -23,7 +23,7 @@ GONE = Owner(this_process().host, 2**22 + 1, "never")
 
 
 @pytest.mark.parametrize(("state", "dead"), [("done", 0), ("running", RUNS)])
-def test_reconciling_5000_runs_takes_under_a_second(tmp_path: Path, state: str, dead: int):
+def test_reconciling_5000_runs_takes_three_statements(tmp_path: Path, state: str, dead: int):
     ledger = Ledger(open_workspace(tmp_path / "home"))
     held = {"host": GONE.host, "pid": GONE.pid, "process_started": GONE.started} if dead else {}
     meaning = '{"corpus": "c", "seed": 0, "architecture": "' + 2_000 * "x" + '"}'
@@ -38,7 +38,6 @@ def test_reconciling_5000_runs_takes_under_a_second(tmp_path: Path, state: str, 
     assert len(ledger.reconcile()) == dead
     seconds = time.process_time() - started
     assert len(statements) <= 3, statements
-    assert seconds < 1.0
     assert len(entries(ledger)) == len(every_ask(ledger)) == RUNS
     assert cited(every_submission(ledger)) == frozenset()
     ledger.close()

@@ -49,6 +49,16 @@ def test_engines_keep_their_state_in_the_workspace_and_make_no_calls(tmp_path: P
     assert expected.items() <= environment.items()
 
 
+def test_a_user_without_a_home_has_a_folder_for_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MPLCONFIGDIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "MPLCONFIGDIR" not in quiet_environment(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    assert quiet_environment(tmp_path)["MPLCONFIGDIR"] == str(tmp_path / "matplotlib")
+    monkeypatch.setenv("MPLCONFIGDIR", "/mine")
+    assert quiet_environment(tmp_path)["MPLCONFIGDIR"] == "/mine"
+
+
 def test_the_engines_themselves_read_these_settings(tmp_path: Path) -> None:
     code = """
 from mlflow.environment_variables import MLFLOW_SERVER_ENABLE_JOB_EXECUTION

@@ -21,7 +21,7 @@ from knockout.errors import ServiceError
 from knockout.services import begin, borrowed, down, status, up
 from knockout.services.catalog import MLFLOW, PREFECT, SERVERS, Server
 from knockout.services.locks import locked, store_lock
-from knockout.services.processes import Process, free_port, identify, is_alive, marked
+from knockout.services.processes import Process, describe, free_port, identify, is_alive, marked
 from knockout.services.servers import mark
 
 BORROWER = """
@@ -81,7 +81,7 @@ def test_the_real_servers_come_up_stay_and_go_down_without_a_trace(tmp_path: Pat
     try:
         first = up(workspace, ports=ports)
         assert [(service.name, service.port) for service in first] == list(ports.items())
-        assert up(workspace, ports=two_ports()) == first  # what runs stays
+        assert up(workspace) == first  # what runs stays
 
         now = status(workspace)
         assert not now.pop().running  # the worker is started by itself
@@ -184,6 +184,23 @@ def test_a_taken_port_names_itself_and_its_holder(tmp_path: Path) -> None:
         port = holder.getsockname()[1]
         with pytest.raises(ServiceError, match=rf"port {port} for prefect is taken by process {os.getpid()} \(.*py"):
             up(tmp_path, ports={"prefect": port, "mlflow": free_port()})
+    assert not any(service.running for service in status(tmp_path))
+
+
+@pytest.mark.usefixtures("fake_servers")
+def test_what_runs_is_not_moved_to_another_port(tmp_path: Path) -> None:
+    ports = two_ports()
+    first = up(tmp_path, ports=ports)
+    assert up(tmp_path) == up(tmp_path, ports=ports) == first
+    says = f"mlflow runs already on {ports['mlflow']}: `knockout down` first for another port"
+    with pytest.raises(ServiceError, match=says):
+        up(tmp_path, ports={"mlflow": free_port()})
+
+
+def test_a_command_line_of_several_lines_is_told_on_one() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "import time\n\ntime.sleep(60)"]) as process:
+        assert describe(process.pid) == f"process {process.pid} ({sys.executable} -S -c import time time.sleep(60))"
+        process.kill()
 
 
 def test_a_server_that_dies_while_starting_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

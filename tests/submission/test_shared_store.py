@@ -104,6 +104,28 @@ def test_a_result_that_one_machine_sealed_is_read_on_another(store: str, machine
     assert read_result(other.run(RUN)) is None, "what comes from a store is checked as what lies here"
 
 
+def test_a_machine_that_was_taken_for_dead_and_puts_its_own_files_there_spoils_no_result(store: str, machines, tmp_path):
+    one, other = machines
+    seal(one, loss=1.5)
+    share_result(one, RUN)
+    late = other.run(RUN)
+    late.mkdir(parents=True)
+    for name in (METRICS, WEIGHTS):
+        (late / name).write_bytes(b"the same run at another speed")
+    write_result(late, result={"outcome": "done", "metrics": {"val_loss": 1.5}}, files=(METRICS, WEIGHTS))
+    (late / WEIGHTS).unlink()  # it is cut off between the files: a file that vanished is passed over
+    sealed = (one.run(RUN) / RESULT).read_text()
+    share_result(other, RUN)
+    found = find_store(one.folder)
+    assert found is not None
+    found.put_text(f"runs/{RUN}/{RESULT}", text=sealed)  # and the result stays the first one's
+    third = open_workspace(tmp_path / "third")
+    fetch_result(third, RUN)
+    result = read_result(third.run(RUN))
+    assert result is not None
+    assert (third.run(RUN) / METRICS).read_bytes() == (one.run(RUN) / METRICS).read_bytes()
+
+
 def test_a_run_goes_on_elsewhere_from_the_newest_checkpoint_with_exactly_its_metrics(store, machines):
     one, other = machines
     checkpoint(one, step=50, segments=(25, 50))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy.exc
 
 from knockout.errors import WorkspaceError
 from knockout.tracking.mirror import Mirror
@@ -54,6 +57,10 @@ def make_older_store(database: Path) -> None:
     scripts = ScriptDirectory.from_config(configuration)
     command.upgrade(configuration, str(scripts.get_revision("head").down_revision))
     engine.dispose()
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("INSERT INTO experiments (experiment_id, name, lifecycle_stage) VALUES (7, 'older', 'active')")
+        connection.execute("INSERT INTO runs (run_uuid, experiment_id, lifecycle_stage) VALUES ('abc', 7, 'active')")
+        connection.commit()
 
 
 def schema_version(database: Path) -> str:
@@ -72,6 +79,69 @@ def test_a_store_of_an_older_mlflow_is_copied_aside_and_upgraded(tmp_path: Path,
     assert schema_version(copy) == older
     assert schema_version(place / "mlflow.db") == schema_version(prepared_store / "mlflow.db") != older
     Mirror(tmp_path).open_submission("after", submission="one", tags={}, params={}, artifacts={})
+
+
+KILLED_WHILE_IT_MIGRATES = """if True:
+    import os, signal, sys
+    from pathlib import Path
+    from knockout.tracking.store import import_mlflow, prepare
+    import_mlflow()
+    import alembic.op
+    made, create = [], alembic.op.create_table
+    def create_and_die(name, *columns, **settings):
+        create(name, *columns, **settings)
+        made.append(name)
+        if len(made) == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+    alembic.op.create_table = create_and_die
+    prepare(Path(sys.argv[1]))"""
+
+
+def kill_while_it_migrates(workspace: Path, *, after_tables: int) -> None:
+    command = [sys.executable, "-c", KILLED_WHILE_IT_MIGRATES, str(workspace), str(after_tables)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+
+
+def test_a_process_that_is_killed_while_it_makes_the_store_leaves_none(tmp_path: Path) -> None:
+    kill_while_it_migrates(tmp_path, after_tables=12)
+    assert not (folder(tmp_path) / "mlflow.db").exists()
+    prepare(tmp_path)
+    assert sorted(path.name for path in folder(tmp_path).iterdir()) == ["mlflow.db", "prepared", "store.lock"]
+    Mirror(tmp_path).open_submission("after", submission="one", tags={}, params={}, artifacts={})
+
+
+def test_a_store_that_was_half_made_is_kept_aside_and_made_anew(tmp_path: Path, prepared_store: Path) -> None:
+    kill_while_it_migrates(tmp_path, after_tables=12)
+    place = folder(tmp_path)
+    for left in place.glob(".mlflow.db.new*"):  # as if it had been made in its own place
+        left.rename(place / left.name.removeprefix(".").replace(".new", ""))
+    half = schema_version(place / "mlflow.db")
+
+    prepare(tmp_path)
+    assert schema_version(place / "mlflow.db.half-made") == half
+    assert schema_version(place / "mlflow.db") == schema_version(prepared_store / "mlflow.db") != half
+    Mirror(tmp_path).open_submission("after", submission="one", tags={}, params={}, artifacts={})
+
+
+def refused(*_: object, **__: object) -> None:
+    raise sqlalchemy.exc.OperationalError("CREATE TABLE spans", {}, sqlite3.OperationalError("table spans already exists"))
+
+
+def test_an_upgrade_that_fails_leaves_the_store_and_earlier_copies_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = folder(tmp_path)
+    place.mkdir()
+    make_older_store(place / "mlflow.db")
+    older = schema_version(place / "mlflow.db")
+    monkeypatch.setattr("alembic.op.create_table", refused)
+    monkeypatch.setattr("alembic.op.batch_alter_table", refused)
+    kept = place / f"mlflow.db.before-{importlib.metadata.version('mlflow')}"
+    kept.write_bytes(b"the whole one")
+    with pytest.raises(WorkspaceError, match=r"mlflow\.db: MLflow .* cannot use this store"):
+        prepare(tmp_path)
+    assert kept.read_bytes() == b"the whole one"
+    assert schema_version(place / "mlflow.db") == older
 
 
 def test_a_store_that_the_server_made_is_taken_as_it_is(workspace: Path) -> None:

@@ -17,6 +17,7 @@ from knockout.training import evaluation
 from knockout.training.data import StepBatches
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.probes import Probes
+from knockout.training.ranks import Alone
 from knockout.training.spec import read_spec
 
 
@@ -114,7 +115,7 @@ def test_probes_read_norms_of_each_block_and_leave_no_hook(network: nn.Module):
         outputs[index] = out[0] if isinstance(out, tuple) else out  # type: ignore[assignment]
 
     own = [block.register_forward_hook(partial(keep, index=index)) for index, block in enumerate(blocks)]
-    probes = Probes(blocks)
+    probes = Probes(blocks, ranks=Alone())
     probes.arm()
     logits_BTV = network(torch.arange(12).view(1, 12)).logits_BTV
     (logits_BTV.square().mean()).backward()

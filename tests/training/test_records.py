@@ -144,7 +144,8 @@ def test_peak_memory_is_the_most_that_was_held_at_once_and_not_what_a_file_bring
 def test_peak_memory_of_a_run_is_recorded_and_bears_no_identity(laboratory, tmp_path: Path):
     assert isinstance(watch_memory(device="cpu"), ResidentMemory)
     small, large = (
-        laboratory.declare(tmp_path / str(width), width=width, depth=1, tokens=128, evaluations=1) for width in (16, 512)
+        laboratory.declare(tmp_path / str(width), width=width, depth=1, tokens=128, warmup_steps=0, evaluations=1)
+        for width in (16, 512)
     )
     peaks = []
     for run in (small, large):

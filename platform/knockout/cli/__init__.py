@@ -23,10 +23,9 @@ from knockout.cli import (
     sweeping,
     upkeep,
 )
+from knockout.cli.signals import INTERRUPTED, STOPPED, heed, leave
 from knockout.errors import InputError, KnockoutError, Stopped
 
-INTERRUPTED = 130
-"""The exit code that Typer makes of Ctrl-C."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """The disk is full, or not to be written: nothing that the program could do better."""
 
@@ -70,7 +69,22 @@ costing.register(app)
 
 
 def main() -> None:
-    """Entry point: exit code 0 all as planned, 1 something failed, 2 the user's input is wrong."""
+    """Entry point: exit code 0 all as planned, 1 something failed, 2 the user's input is wrong, 130 a signal ended it."""
+    heed()
+    try:
+        _run()
+    except KeyboardInterrupt:  # outside of Typer, or once more while the first was heeded
+        leave(INTERRUPTED)
+        print(STOPPED, file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except SystemExit as ending:
+        if isinstance(ending.code, int):
+            leave(ending.code)
+        raise
+
+
+def _run() -> None:
+    """The command, and its errors as messages and exit codes."""
     try:
         app()
     except InputError as error:
@@ -84,7 +98,7 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
-            print("knockout: stopped; the same command goes on from here", file=sys.stderr)
+            print(STOPPED, file=sys.stderr)
         raise
     except BrokenPipeError:
         sys.stderr.close()

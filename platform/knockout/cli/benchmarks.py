@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from knockout.cli.options import AsJson
 
 if TYPE_CHECKING:
     from knockout.corpus.reading import Split
     from knockout.corpus.throughput import Throughput
 
 STEP_SIZE = "nano"
+ENOUGH_BYTES = 32_000_000
+"""With less text a core, starting the worker processes is much of a preparation."""
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +29,7 @@ def bench(
     megabytes: Annotated[
         int, typer.Option(min=1, metavar="N", help="How much of its text; more than there is: again.")
     ] = 64,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how fast text is prepared and read, beside what others do with the same text on this machine.
 
@@ -40,7 +47,19 @@ def bench(
 
     corpus, base = load_corpus(name)
     found = measure(corpus, base=base, num_bytes=megabytes * 1_000_000, peek=peek)
-    typer.echo("\n".join(lines(found, share=shares[0])))
+    if as_json:
+        step = {"step_size": STEP_SIZE, "reading_share_of_step": shares[0]}
+        typer.echo(json.dumps({**asdict(found), **step, "remark": remark(found) or None}, indent=1))
+    else:
+        typer.echo("\n".join(filter(None, [*lines(found, share=shares[0]), remark(found)])))
+
+
+def remark(found: Throughput) -> str:
+    """What to say where there was too little text for rates; else nothing."""
+    enough = ENOUGH_BYTES * found.cores
+    if found.num_bytes >= 0.9 * enough:
+        return ""
+    return f"so little text shows the start of processes more than rates: take --megabytes {enough // 1_000_000} or more"
 
 
 def lines(found: Throughput, *, share: float) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,15 +38,16 @@ def list_(workspace: Home = None, as_json: AsJson = False) -> None:
     """List the corpora that are declared in data/, and those that are prepared in the workspace, with their sizes."""
     from rich.console import Console
 
+    from knockout.cli.corpus_names import all_declared
     from knockout.corpus.kept import kept
-    from knockout.ledger.workspace import open_workspace
-    from knockout.report.corpus_list import list_data, list_table
+    from knockout.ledger.workspace import find_workspace
+    from knockout.report.corpus_list import list_data, list_text
 
-    declared, prepared = _declared(), kept(open_workspace(workspace).corpora)
+    declared, prepared, console = all_declared(), kept(find_workspace(workspace).corpora), Console()
     if as_json:
         print(json.dumps(list_data(declared, kept=prepared), indent=1))
     else:
-        Console().print(list_table(declared, kept=prepared))
+        console.print(list_text(declared, kept=prepared, width=console.width), highlight=False)
 
 
 @app.command(short_help="Prepare a corpus: tokens, splits, exam, floors.")
@@ -66,20 +67,26 @@ def prepare(
     What was cut off is gone on with; what is there already is only checked, and said to be unchanged. A study prepares its
     corpus by itself.
     """
+    from knockout.cli.corpus_names import misnamed, usual_vocabulary
     from knockout.cli.stages import Stages
     from knockout.corpus.prepare import prepare as prepare_corpus
     from knockout.declare.load import find_corpus, read_corpus
-    from knockout.ledger.workspace import open_workspace
+    from knockout.ledger.workspace import find_workspace, open_workspace
 
-    corpus, base = read_corpus(find_corpus(name))
-    folder = open_workspace(workspace).corpora
-    chosen = vocabulary if vocabulary is not None else _vocabulary(corpus.corpus, folder=folder)
+    path = find_corpus(name)
+    corpus, base = read_corpus(path)
+    if said := misnamed(path, corpus=corpus):
+        typer.echo(said, err=True)
+    place = find_workspace(workspace)  # one that nobody may write serves where nothing changed
+    folder = place.corpora if place.corpora.is_dir() else open_workspace(workspace).corpora
+    chosen = vocabulary if vocabulary is not None else usual_vocabulary(corpus.corpus, folder=folder)
     with Stages() as stages:
         stages("looking for changes", 0.0)
         prepared = prepare_corpus(corpus, vocabulary=chosen, folder=folder, base=base, progress=stages)
     if as_json:
         about = {"corpus": corpus.corpus, "vocabulary": chosen, "digest": prepared.manifest.digest}
-        print(json.dumps({**about, "folder": str(prepared.folder), "reused": prepared.reused}, indent=1))
+        state = {"folder": str(prepared.folder), "reused": prepared.reused, "damage": prepared.damage}
+        print(json.dumps({**about, **state}, indent=1))
     else:
         print(_sentence(prepared, seconds=stages.seconds))
 
@@ -99,7 +106,7 @@ def show(
     from knockout.corpus.inspection import inspect
     from knockout.report.corpora import inspection_data, inspection_text
 
-    folder = _prepared(name, vocabulary=vocabulary, workspace=workspace)
+    folder = _folder(name, vocabulary=vocabulary, workspace=workspace)
     with Stages() as stages:
         found = inspect(folder, windows=windows, progress=lambda fraction: stages("reading", fraction))
     if as_json:
@@ -111,77 +118,44 @@ def show(
 @app.command(short_help="Check every token of a prepared corpus.")
 def verify(name: PreparedName, vocabulary: Vocabulary = None, workspace: Home = None, as_json: AsJson = False) -> None:
     """Check a prepared corpus against its manifest: every file and token, its counts, exam and digest, and that no document
-    is in both splits.
+    is in both splits, where it is text.
 
     Exit code 0: it is what its manifest says. Exit code 1: it is not; each fault is named.
     """
     from knockout.cli.stages import Stages
+    from knockout.corpus.manifest import read_manifest
     from knockout.corpus.verifying import faults
+    from knockout.declare.generators import Generator
 
-    folder = _prepared(name, vocabulary=vocabulary, workspace=workspace)
+    folder = _folder(name, vocabulary=vocabulary, workspace=workspace)
     with Stages() as stages:
         found = list(faults(folder, progress=stages))
     if as_json:
         print(json.dumps({"folder": str(folder), "faults": found}, indent=1))
     else:
-        print("\n".join(found) or f"{folder}: is what its manifest says; no document is in both splits")
+        drawn = not found and isinstance(read_manifest(folder).declaration.source, Generator)
+        apart = "" if drawn else "; no document is in both splits"
+        print("\n".join(found) or f"{folder}: is what its manifest says{apart}")
     sys.exit(1 if found else 0)
 
 
-def _declared() -> dict[str, Any]:
-    """Every corpus of data/ by name; in place of one that is wrong, what is wrong with it."""
-    from knockout import project
-    from knockout.declare.load import load_corpus
-    from knockout.errors import InputError
+def _folder(name: str, *, vocabulary: int | None, workspace: Path | None) -> Path:
+    """The folder of the prepared corpus that is meant; that there are earlier ones is said on standard error."""
+    from knockout.cli.corpus_names import earlier, find_prepared
+    from knockout.ledger.workspace import find_workspace
 
-    found: dict[str, Any] = {}
-    for name in project.names("data"):
-        try:
-            found[name] = load_corpus(name)[0]
-        except InputError as error:
-            found[name] = str(error)
-    return found
-
-
-def _vocabulary(name: str, *, folder: Path) -> int:
-    """That of the prepared corpus of this name, or the smallest size's where there is none."""
-    from knockout.corpus.kept import kept
-    from knockout.declare.load import load_size
-    from knockout.errors import InputError
-
-    known = sorted({one.vocabulary for one in kept(folder) if one.name == name})
-    if len(known) > 1:
-        said = ", ".join(f"{size:,}" for size in known)
-        raise InputError(f"corpus {name} is prepared with vocabularies of {said}: say which with --vocabulary")
-    return known[0] if known else load_size("pico").data["vocabulary"]
-
-
-def _prepared(name: str, *, vocabulary: int | None, workspace: Path | None) -> Path:
-    """The folder of the prepared corpus that is meant.
-
-    Raises:
-        InputError: there is no corpus of that name, or it is not prepared, or several times.
-    """
-    from knockout import project
-    from knockout.corpus.kept import choose, kept
-    from knockout.declare.load import as_path, read_corpus
-    from knockout.declare.problems import nearest
-    from knockout.errors import InputError
-    from knockout.ledger.workspace import open_workspace
-
-    folder = open_workspace(workspace).corpora
-    here = kept(folder)
-    known = sorted({*project.names("data"), *(one.name for one in here)})
-    if name not in known and name not in [one.folder.name for one in here]:
-        if (path := as_path(name)) is None:
-            raise InputError(f"no corpus '{name}' (there are {', '.join(known)}){nearest(name, known)}")
-        return choose(read_corpus(path)[0].corpus, vocabulary=vocabulary, folder=folder, said=name).folder
-    return choose(name, vocabulary=vocabulary, folder=folder, said=name).folder
+    place = find_workspace(workspace).corpora
+    chosen = find_prepared(name, vocabulary=vocabulary, folder=place)
+    if others := earlier(chosen, folder=place):
+        names = ", ".join(f"{one.folder.name} ({one.when})" for one in others)
+        typer.echo(f"{chosen.name} is meant; prepared of other text or another declaration: {names}", err=True)
+    return chosen
 
 
 def _sentence(prepared: Prepared, *, seconds: float) -> str:
     """What was done, and what is there now."""
     from knockout.report.accounts import num_bytes
+    from knockout.report.corpora import remarks
 
     manifest = prepared.manifest
     sides = (manifest.splits.train, manifest.splits.validation)
@@ -191,4 +165,6 @@ def _sentence(prepared: Prepared, *, seconds: float) -> str:
     if prepared.reused:
         return f"{name}: nothing changed ({seconds:.1f} s): {there}\n{prepared.folder}"
     rate = num_bytes(raw / max(seconds, 1e-3))
-    return f"{name}: prepared in {seconds:.1f} s ({num_bytes(raw)} of text, {rate} a second): {there}\n{prepared.folder}"
+    mended = "" if prepared.damage is None else f"{name}: the one that was there is replaced: {prepared.damage}\n"
+    did = f"{name}: prepared in {seconds:.1f} s ({num_bytes(raw)} of text, {rate} a second)"
+    return "\n".join([f"{mended}{did}: {there}", *remarks(manifest), str(prepared.folder)])

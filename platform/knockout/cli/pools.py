@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -27,10 +28,12 @@ from knockout.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from knockout.ledger.store import Submission
+    from knockout.ledger.store import Ledger, Submission
     from knockout.ledger.workspace import Workspace
 
 POLL_SECONDS = 1.0
+TAKE_OVER_SECONDS = 120.0
+"""So long the workers of a pool have to take over a submission that was lost."""
 Pool = Annotated[str, typer.Option("--pool", metavar="POOL", help="The work pool that takes the runs.")]
 
 
@@ -63,13 +66,15 @@ def submit(
     """
     from knockout.account.matching import plan_study
     from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.pool_names import check_pool, check_pool_name, say_unserved
     from knockout.cli.prefect_server import prefect_address
     from knockout.declare.load import Overrides, find_study, load_study
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.options import Options
-    from knockout.submission.requests import Request
+    from knockout.submission.requests import Request, declarations_of
     from knockout.submission.road import new_submission
 
+    check_pool_name(pool)
     place = open_workspace(workspace)
     options = Options(
         run_seconds=run_seconds, study_seconds=study_seconds, mlflow=mlflow, devices=devices, strategy=strategy
@@ -86,32 +91,42 @@ def submit(
         handed=time.time(),
         overrides=overrides,
         options=options,
+        declarations=declarations_of(Path.cwd(), study=found, workspace=place),
     )
-    handed = load_flow("submitting", server=prefect_address(place), retries=PATIENT).submit(request, workspace=place)
+    check_pool(pool, server=(server := prefect_address(place)))
+    handed = load_flow("submitting", server=server, retries=PATIENT).submit(request, workspace=place)
     print(f"submitted {request.submission}\naddress   {handed.address}")
     if not handed.workers:
-        print(f"no worker of pool '{pool}' is online: `knockout worker --pool {pool}` is one", file=sys.stderr)
+        say_unserved(pool)
     if wait:
-        sys.exit(_await_verdicts(request.submission, workspace=place))
+        sys.exit(_wait(request.submission, pool=pool, workspace=place))
 
 
 def worker(
     pool: Pool = "knockout",
     slots: Slots = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the pool out of the Prefect server instead.")] = False,
     workspace: Home = None,
 ) -> None:
     """Work for a pool on this machine until it is stopped: the Prefect server is `knockout up`'s, or $PREFECT_API_URL's.
 
-    The pool's runs lie in the workspace that they were submitted with, which must be the same folder on every machine.
+    The pool's runs lie in the workspace that they were submitted with, the same folder on every machine; machines that have
+    a database and a store in common work each in a workspace of its own.
     """
     from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.pool_names import check_pool_name
     from knockout.cli.prefect_server import prefect_address
     from knockout.ledger.workspace import open_workspace
     from knockout.services import catalog
     from knockout.services.processes import free_port
 
+    check_pool_name(pool)
     place = open_workspace(workspace)
     server = prefect_address(place)
+    if remove:
+        count = load_flow("pools", server=server, retries=PATIENT).remove(pool)
+        print(f"{pool}: removed, with {count} deployments")
+        return
     load_flow("deploying", server=server, retries=PATIENT).deploy(pool=pool)
     serving, port = catalog.worker(pool=pool, slots=slots, prefect=server), free_port()
     command, environment = serving.command(place.folder, port), serving.environment(place.folder, port, False)
@@ -119,18 +134,41 @@ def worker(
     os.execve(command[0], command, environment)
 
 
-def _await_verdicts(submission: str, *, workspace: Workspace) -> int:
-    """Wait until a submission has ended, and show what it came to; the exit code."""
-    from knockout.cli.flows import PATIENT, load_flow
-    from knockout.cli.prefect_server import prefect_address
+def _wait(submission: str, *, pool: str, workspace: Workspace) -> int:
+    """Wait for the verdicts; the exit code. Ctrl-C ends the waiting, SIGTERM, as of a stopped sweep, the submission."""
+    from knockout.cli.unattended import INTERRUPTED
+    from knockout.ledger.stops import request_stop
     from knockout.ledger.store import Ledger
+    from knockout.submission.requests import withdraw
 
     ledger = Ledger(workspace)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
+    try:
+        return _await_verdicts(submission, pool=pool, ledger=ledger)
+    except SystemExit:
+        if ledger.submission(submission) is None:
+            withdraw(submission, ledger=ledger)
+        else:
+            request_stop(ledger, submissions=[submission])
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _await_verdicts(submission: str, *, pool: str, ledger: Ledger) -> int:
+    """Wait until a submission has ended, show how it goes and what it came to; the exit code."""
+    from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.following import Follower
+    from knockout.cli.prefect_server import prefect_address
+
+    workspace = ledger.workspace
     flows = load_flow("submitting", server=prefect_address(workspace), retries=PATIENT)
+    follower = Follower(ledger, submission, pool)
     while True:
         ledger.reconcile()
         known = ledger.submission(submission)
-        if known is not None and known.state != "running":
+        follower.look(known)
+        if known is not None and known.state != "running" and not _may_go_on(known):
             return _show(ledger, known)
         if known is None and (state := flows.flow_state(submission)) is not None and state.final:
             print(f"ended before it began: {state.name}: {state.message or 'see its page in Prefect'}", file=sys.stderr)
@@ -138,14 +176,21 @@ def _await_verdicts(submission: str, *, workspace: Workspace) -> int:
         time.sleep(POLL_SECONDS)
 
 
-def _show(ledger: object, ended: Submission) -> int:
-    from knockout.ledger.store import Ledger
+def _may_go_on(ended: Submission) -> bool:
+    """Whether another worker may soon go on with a submission whose process was lost."""
+    from knockout.ledger.lost import is_lost
 
-    assert isinstance(ledger, Ledger)
+    return is_lost(ended) and time.time() - (ended.finished or 0.0) < TAKE_OVER_SECONDS
+
+
+def _show(ledger: Ledger, ended: Submission) -> int:
+    from knockout.report.html import write_html
+
     print(f"{ended.study}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
     facts = ledger.facts_of(ended.submission)
     for verdict in facts["verdicts"] if facts is not None else ():
         print(f"{verdict['claim']} {verdict['size']} {verdict['outcome']}: {verdict['reason']}")
     if facts is not None:
-        print(f"report   {ledger.workspace.report(ended.study, arguments=facts['study']['arguments']) / 'report.html'}")
+        folder = ledger.workspace.report(ended.study, arguments=facts["study"]["arguments"])
+        print(f"report   {write_html(facts, folder=folder)}")  # another machine may have written its own
     return 0 if ended.state == "done" else 1

@@ -17,14 +17,20 @@ def prefect_address(workspace: Workspace) -> str:
     Raises:
         ServiceError: there is neither.
     """
-    if (own := own_prefect(workspace)) is not None:
-        return own
-    if named := os.environ.get(ADDRESS):
-        return named.rstrip("/").removesuffix("/api")
+    if (known := known_prefect(workspace)) is not None:
+        return known
     raise ServiceError(
         f"no Prefect server runs for the workspace {workspace.folder}: `knockout up` starts one with a worker, "
         f"or set {ADDRESS} to the address of yours"
     )
+
+
+def known_prefect(workspace: Workspace) -> str | None:
+    """The same, or None where there is neither."""
+    if (own := own_prefect(workspace)) is not None:
+        return own
+    named = os.environ.get(ADDRESS)
+    return named.rstrip("/").removesuffix("/api") if named else None
 
 
 def own_prefect(workspace: Workspace) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,16 @@ import typer
 from knockout.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
+    from knockout.declare.schedules import Schedule
     from knockout.ledger.workspace import Workspace
 
 NO_SERVER = "http://127.0.0.1:4200"
 """Stands for a server where none is asked."""
+_FLAGS = {
+    "schedule": "NAME", "cron": "--cron", "timezone": "--timezone", "studies": "--studies", "size": "--size",
+    "pool": "--pool", "on_change": "--on-change or --webhook",
+}  # fmt: skip
+"""Where each key of a schedule is given on the command line."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 schedule = typer.Typer(no_args_is_help=True, help="Run studies with fresh seeds at set times, and tell what changed.")
 
@@ -40,9 +47,7 @@ def add_schedule(
     workspace: Home = None,
 ) -> None:
     """Add a schedule to the workspace. The studies are found from the current folder."""
-    from knockout.declare.document import Document
-    from knockout.declare.load import validate
-    from knockout.declare.schedules import Schedule
+    from knockout.cli.pool_names import say_unserved
     from knockout.errors import InputError
     from knockout.ledger.workspace import open_workspace
     from knockout.submission.schedules import add
@@ -53,24 +58,31 @@ def add_schedule(
         "schedule": name, "cron": cron, "timezone": timezone, "studies": studies, "size": size, "pool": pool,
         "on_change": {"kind": "command", "run": command} if command else _webhook(webhook),
     }  # fmt: skip
+    wanted = _declared(data)
+    _check_studies(wanted, folder=Path.cwd())
     place = open_workspace(workspace)
-    add(validate(Document(data), model=Schedule), folder=Path.cwd(), workspace=place)
+    served = _check_pool(wanted, workspace=place)
+    add(wanted, folder=Path.cwd(), workspace=place)
     _match(place)
     _show_one(name, workspace=place)
+    if not served:
+        say_unserved(pool)
 
 
 @schedule.command("list", short_help="Show every schedule, and when it is due next.")
 def list_schedules(workspace: Home = None, as_json: AsJson = False) -> None:
-    """Show every schedule: when, what, whether it runs, when it is due next, and how the last sweep ended."""
+    """Show every schedule: when, what, on which pool, whether it runs, when it is due next, and how its last sweep ended."""
     from rich.console import Console
 
     from knockout.ledger.store import Ledger
     from knockout.ledger.ticks import last_ticks
     from knockout.ledger.workspace import open_workspace
-    from knockout.submission.schedules import schedules
+    from knockout.submission.schedules import schedules, unsound
     from knockout.submission.tables import schedule_table
 
     place = open_workspace(workspace)
+    for one in unsound(place):
+        print(f"{one.name} never runs: {one.why}; `knockout schedule remove {one.name}` takes it out", file=sys.stderr)
     known, ledger = schedules(place), Ledger(place)
     due, ticks = _due([one.schedule for one in known]), last_ticks(ledger)
     if as_json:
@@ -115,6 +127,47 @@ def remove(name: Name, workspace: Home = None) -> None:
     print(f"{name}: removed")
 
 
+def _declared(data: dict[str, Any]) -> Schedule:
+    """The schedule; what is wrong is told at the option that gave it."""
+    from knockout.declare.document import Document
+    from knockout.declare.load import validate
+    from knockout.declare.schedules import Schedule
+    from knockout.errors import DeclarationError
+
+    try:
+        return validate(Document(data), model=Schedule)
+    except DeclarationError as error:
+        flags = [_FLAGS[problem.path.partition(".")[0]] for problem in error.problems]
+        told = [replace(problem, file=flag, path="") for problem, flag in zip(error.problems, flags, strict=True)]
+        raise DeclarationError(told) from None
+
+
+def _check_studies(wanted: Schedule, *, folder: Path) -> None:
+    """Refuse a schedule whose studies are not there, or cannot be read at its size."""
+    from knockout.declare.load import Overrides, find_study, load_size, load_study
+    from knockout.declare.schedules import studies_of
+    from knockout.errors import DeclarationError
+
+    if wanted.size is not None:
+        load_size(wanted.size)
+    for study in studies_of(wanted.studies, folder=folder):
+        loaded = load_study(find_study(study), overrides=Overrides(size=wanted.size))
+        if loaded.problems:
+            raise DeclarationError(list(loaded.problems))
+
+
+def _check_pool(wanted: Schedule, *, workspace: Workspace) -> bool:
+    """Refuse a pool that the server does not have; whether a worker serves it, or no server is there to ask."""
+    from knockout.cli.flows import PATIENT, load_flow
+    from knockout.cli.pool_names import check_pool
+    from knockout.cli.prefect_server import own_prefect
+
+    if (server := own_prefect(workspace)) is None:
+        return True
+    check_pool(wanted.pool, server=server)
+    return load_flow("pools", server=server, retries=PATIENT).num_online(wanted.pool) > 0
+
+
 def _webhook(url: str | None) -> dict[str, Any]:
     return {"kind": "webhook", "url": url} if url is not None else {"kind": "none"}
 
@@ -155,7 +208,7 @@ def _show_one(name: str, *, workspace: Workspace) -> None:
     from knockout.submission.tables import minute
 
     one = find_schedule(name, workspace=workspace)
-    says = f"due next {minute(_due([one.schedule])[name])}" if one.active else "paused"
+    says = f"due next {minute(_due([one.schedule])[name], zone=one.schedule.timezone)}" if one.active else "paused"
     print(f"{name}: {', '.join(one.schedule.studies)} at {one.schedule.cron} {one.schedule.timezone}, {says}")
 
 

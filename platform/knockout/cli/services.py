@@ -22,8 +22,12 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    prefect_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prefect server.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the MLflow server.")] = 5000,
+    prefect_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the Prefect server [default: 4200].")
+    ] = None,
+    mlflow_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of the MLflow server [default: 5000].")
+    ] = None,
     slots: Slots = None,
     workspace: Home = None,
 ) -> None:
@@ -44,7 +48,8 @@ def up(
     ledger = Ledger(place)
     ledger.reconcile()
     print("starting Prefect, MLflow and a worker …", file=sys.stderr)
-    started = services.up(place.folder, ports={"prefect": prefect_port, "mlflow": mlflow_port})
+    asked = {"prefect": prefect_port, "mlflow": mlflow_port}
+    started = services.up(place.folder, ports={name: port for name, port in asked.items() if port is not None})
     services.apply_quiet_environment(place.folder)
     for service in started:
         print(f"{service.name:8} {service.url}{PAGES[service.name]}")

@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from knockout import services
 from knockout.cli.flows import PATIENT, load_flow
 from knockout.cli.loading import study_name
-from knockout.cli.prefect_server import own_prefect
+from knockout.cli.prefect_server import known_prefect, own_prefect
 from knockout.cli.stopping import check_known
 from knockout.errors import InputError
 from knockout.ledger.store import Ledger
-from knockout.submission.requests import waiting_requests
+from knockout.submission.requests import has_request, waiting_requests
 from knockout.submission.tables import queue_table, run_table, service_table, submission_table
 from knockout.submission.watching import SubmissionState, runs, submissions
 
@@ -36,7 +37,7 @@ class Shown:
         """Print the tables."""
         console = Console()
         for table in self.tables:
-            console.print(table)
+            console.print(table, soft_wrap=isinstance(table, Text))  # an address stays whole
 
 
 def overview(ledger: Ledger) -> Shown:
@@ -65,8 +66,19 @@ def standing(ledger: Ledger, *, name: str) -> Shown:
         check_known(wanted, submissions=known)
         raise InputError(f"nothing of '{wanted}' was ever submitted to {ledger.workspace.folder}")
     found = runs(ledger, submission=of[0].submission)
-    data = {**asdict(of[0]), "of": [asdict(run) for run in found]}
-    return Shown(data, [submission_table(of[:1]), *([run_table(found)] if found else [])])
+    address = _address(ledger, submission=of[0].submission)
+    data = {**asdict(of[0]), "address": address, "of": [asdict(run) for run in found]}
+    page = [Text(f"address  {address}\n")] if address is not None else []
+    return Shown(data, [submission_table(of[:1]), *page, *([run_table(found)] if found else [])])
+
+
+def _address(ledger: Ledger, *, submission: str) -> str | None:
+    """Where Prefect shows a submission that was handed to a pool; None where no server is at hand that knows it."""
+    if not has_request(submission, workspace=ledger.workspace):
+        return None
+    server = known_prefect(ledger.workspace)
+    found = load_flow("submitting", server=server, retries=PATIENT).flow_state(submission) if server is not None else None
+    return found.address if found is not None else None
 
 
 def _queues(server: str | None) -> list[Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
 from dataclasses import replace
 
 from rich.console import Console
 
 from knockout import services
 from knockout.cli.flows import load_flow
+from knockout.cli.signals import stopping
 from knockout.cli.watching import Watcher
 from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
@@ -24,8 +24,6 @@ from knockout.training.stop import Stop
 
 log = logging.getLogger(__name__)
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
-
 
 def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect: bool) -> int:
     """Run a study in this process; the exit code."""
@@ -33,8 +31,8 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     services.apply_quiet_environment(workspace.folder)
     server = services.begin(workspace.folder, name="prefect") if prefect else None
     try:
-        with Watcher(console) as watcher, stopping() as stop:
-            road = Road(loaded, workspace=workspace, options=options, listener=watcher, stop=stop)
+        with Watcher(console) as watcher, stopping():
+            road = Road(loaded, workspace=workspace, options=options, listener=watcher, stop=Stop())
             with road:
                 watcher.note(f"{loaded.study.study}: {loaded.study.question}")
                 console.print(cell_table(road.plan))
@@ -49,7 +47,7 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     if concluding.state == "timed-out":
         console.print(f"stopped  at {concluding.reason}; the same command goes on from here", soft_wrap=True)
     _open_claims(console, loaded=loaded, concluding=concluding)
-    _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow)
+    _links(console, concluding=concluding, workspace=workspace, mlflow=options.mlflow, missed=road.missed is not None)
     return 0 if concluding.state == "done" else 1
 
 
@@ -80,22 +78,6 @@ def _through(url: str, *, road: Road, watcher: Watcher) -> Concluding:
         return plain.submit(road)
 
 
-class stopping:
-    """While entered, SIGTERM ends the work as Ctrl-C does: runs stop after their step, with a checkpoint.
-
-    So does a terminal that is closed, unless the command was started to outlive it (nohup).
-    """
-
-    def __enter__(self) -> Stop:
-        heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-        self.before = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
-        return Stop()
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-
 def _open_claims(console: Console, *, loaded: Loaded, concluding: Concluding) -> None:
     """Where further looks are declared and a claim is open, the command that takes them."""
     study, changes = loaded.study, loaded.overrides
@@ -105,9 +87,11 @@ def _open_claims(console: Console, *, loaded: Loaded, concluding: Concluding) ->
     console.print(f"open     `{command}` goes on to {study.settle[0]} seeds where a claim is open", soft_wrap=True)
 
 
-def _links(console: Console, *, concluding: Concluding, workspace: Workspace, mlflow: bool) -> None:
+def _links(console: Console, *, concluding: Concluding, workspace: Workspace, mlflow: bool, missed: bool) -> None:
     console.print(f"report   {concluding.report}", soft_wrap=True)
-    if mlflow:
+    if mlflow and missed:
+        console.print("mlflow   lacks what is named above; the next command writes it, or `knockout doctor` says why not")
+    elif mlflow:
         running = [server for server in services.status(workspace.folder) if server.name == "mlflow" and server.healthy]
         where = f"{running[0].url}/#/experiments" if running else "`knockout up` shows the curves of every run"
         console.print(f"mlflow   {where}", soft_wrap=True)

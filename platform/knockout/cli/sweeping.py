@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from knockout.report.changes import Sweep
 
 
+REFUSED = 2
+
+
 @dataclass(frozen=True)
 class Order:
     """What a sweep runs, where, and whom it tells."""
@@ -70,8 +73,11 @@ def nightly(
 
 
 def _order(studies: Sequence[str], *, size: str | None, pool: str | None) -> Order:
+    from knockout.cli.pool_names import check_pool_name
     from knockout.declare.schedules import TellNobody, studies_of
 
+    if pool is not None:
+        check_pool_name(pool)
     found = studies_of(studies, folder=Path.cwd())
     return Order("A sweep by hand", found, size, pool, datetime.now().astimezone(), TellNobody())
 
@@ -90,7 +96,7 @@ def _scheduled(name: str, *, workspace: Workspace) -> Order:
 def _sweep(order: Order, *, seed: int, workspace: Workspace) -> Sweep:
     """Run every study, whatever becomes of the others, and hold what they came to against the history."""
     from knockout.history.changes import changes
-    from knockout.history.nights import code_digest
+    from knockout.history.nights import code_digest, num_nights, repeats
     from knockout.history.table import append, read
     from knockout.report.changes import Sweep
 
@@ -105,6 +111,7 @@ def _sweep(order: Order, *, seed: int, workspace: Workspace) -> Sweep:
             continue
         tonight += rows
         append(rows, workspace=workspace)
+    again = repeats(tonight, past=past)
     return Sweep(
         title=order.title,
         when=f"{order.day:%Y-%m-%d %H:%M %Z}",
@@ -113,13 +120,14 @@ def _sweep(order: Order, *, seed: int, workspace: Workspace) -> Sweep:
         changes=tuple(changes(tonight, past=past)),
         verdicts=tuple((row.study, row.name, row.size, row.outcome or "") for row in tonight if row.kind == "claim"),
         missed=tuple(missed),
-        nights=len({row.time for row in past}),
+        nights=num_nights(past, besides=seed),
+        repeats=f"{datetime.fromtimestamp(again, order.day.tzinfo):%Y-%m-%d %H:%M}" if again is not None else None,
     )
 
 
 def _run(study: str, *, order: Order, seed: int, started: float, workspace: Workspace) -> list[Row] | str:
     """Bring one study to its verdicts in a process of its own; its rows, or why there are none."""
-    from knockout.cli.unattended import run_command
+    from knockout.cli.unattended import hear_command
     from knockout.declare.load import Overrides
     from knockout.history.nights import code_digest
     from knockout.history.rows import rows_of
@@ -127,11 +135,16 @@ def _run(study: str, *, order: Order, seed: int, started: float, workspace: Work
 
     changes = ["--from-seed", str(seed), *(["--size", order.size] if order.size is not None else [])]
     where = ["submit", study, "--wait", "--pool", order.pool] if order.pool is not None else ["run", study]
-    code = run_command([*where, *changes, "--workspace", str(workspace.folder)], silent=False)
-    if code != 0:
-        return f"{'refused' if code == 2 else 'failed'}, as said above (exit code {code})"
+    ended = hear_command([*where, *changes, "--workspace", str(workspace.folder)])
+    if ended.code == REFUSED:
+        return f"refused (exit code {ended.code}): {ended.words}"
     ledger = Ledger(workspace)
     name, arguments = _name(study), Overrides(size=order.size, from_seed=seed).arguments
+    if ended.code != 0:
+        newest = next((one for one in ledger.submissions(name) if one.created >= started), None)
+        ledger.close()
+        why = ended.words if newest is None else f"{newest.state}: {newest.reason or ended.words}"
+        return f"failed (exit code {ended.code}): {why}"
     found = next((one for one in ledger.submissions(name) if one.state == "done"), None)
     facts = ledger.facts(name, arguments=arguments)
     ledger.close()

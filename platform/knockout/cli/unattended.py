@@ -10,12 +10,29 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
 
+from knockout.cli.signals import stopping
 from knockout.services.guard import PR_SET_PDEATHSIG, linux_prctl
 
 INTERRUPTED = 130
+SAID_SECONDS = 5.0
+"""So long the last words are waited for: something that the command left behind may hold its standard error open."""
+SAID_LINES = 20
+"""So many of a command's last words are kept."""
 CHILD = "import sys; from knockout.cli.unattended import enter; enter(int(sys.argv.pop(1)))"
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended, and its last words on standard error, in one line."""
+
+    code: int
+    words: str
 
 
 def run_command(arguments: Sequence[str], *, silent: bool) -> int:
@@ -23,25 +40,50 @@ def run_command(arguments: Sequence[str], *, silent: bool) -> int:
 
     Ctrl-C and SIGTERM stop the command as they would alone, and are raised as KeyboardInterrupt when it has ended.
     """
-    from knockout.cli.submitting import stopping
+    return _run(arguments, stdout=sys.stderr if silent else None, heard=None)
 
+
+def hear_command(arguments: Sequence[str]) -> Said:
+    """As `run_command`, and also what it said on standard error, which is shown as well."""
+    heard: deque[str] = deque(maxlen=SAID_LINES)
+    code = _run(arguments, stdout=None, heard=heard)
+    return Said(code, "; ".join(line.strip() for line in heard if line.strip()))
+
+
+def _run(arguments: Sequence[str], *, stdout: IO[str] | None, heard: deque[str] | None) -> int:
     with stopping():
         # A session of its own, so that Ctrl-C reaches it once, by the signal below.
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(os.getpid()), *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=sys.stderr if silent else None,
+            stdout=stdout,
+            stderr=None if heard is None else subprocess.PIPE,
+            text=True,
+            errors="replace",
             start_new_session=True,
         )
+        listening = threading.Thread(target=_pass_on, args=(process.stderr, heard), daemon=True)
+        listening.start()
         try:
             code = process.wait()
         except BaseException:
             process.terminate()
             process.wait()
             raise
+        listening.join(SAID_SECONDS)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code
+
+
+def _pass_on(said: IO[str] | None, heard: deque[str] | None) -> None:
+    """Show and keep what is said, where it is heard."""
+    if said is None or heard is None:
+        return
+    with said:
+        for line in said:
+            print(line, end="", file=sys.stderr, flush=True)
+            heard.append(line)
 
 
 def enter(owner: int) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from knockout.corpus.files import json_lines, plain_text, tables
-from knockout.corpus.files.addresses import find_files, library
+from knockout.corpus.files.addresses import beside, find_files, library, resolved
 from knockout.corpus.files.compression import compression_of
-from knockout.corpus.files.outcomes import Document, Skipped
+from knockout.corpus.files.formats import with_format
+from knockout.corpus.files.outcomes import Document, Skipped, within
+from knockout.corpus.files.passing_over import Reason
 from knockout.corpus.files.stores import (
     Stored,
     fingerprint,
@@ -36,6 +39,11 @@ from knockout.declare.corpus import Source
 from knockout.declare.text_sources import Files, HuggingFace, Mixture, PythonSource, TextSource
 from knockout.errors import CorpusError
 
+PASSED_OVER: dict[str, Reason] = {
+    "hidden_files": "hidden",
+    "files_in_another_case": "in another case",
+    "broken_links": "a link to nothing",
+}
 CHUNK_BYTES = 16 * 2**20
 """Raw bytes of a chunk: what one process reads at a time. Smaller files are read together."""
 
@@ -77,15 +85,43 @@ def chunks_of(source: Source, *, base: Path, chunk_bytes: int = CHUNK_BYTES) -> 
     """
     match source:
         case Mixture():
-            shares = enumerate(share.source for share in source.sources)
-            return tuple(
-                chunk for index, part in shares for chunk in _chunks(part, index, base=base, chunk_bytes=chunk_bytes)
-            )
+            found: list[Chunk] = []
+            for index, share in enumerate(source.sources):
+                with within(share.name):
+                    found += _chunks(share.source, index, base=base, chunk_bytes=chunk_bytes)
+            return tuple(found)
         case PythonSource() | Files() | HuggingFace():
             return tuple(_chunks(source, 0, base=base, chunk_bytes=chunk_bytes))
         case _:
             declared = hashlib.sha256(source.model_dump_json().encode()).hexdigest()
             return (Chunk(0, (Part("", 0, source.documents, declared),)),)
+
+
+def with_formats(source: Source, *, chunks: Sequence[Chunk]) -> Source:
+    """The source with the format of its files where it does not say it, as they were found."""
+    names = {chunk.source: chunk.parts[0].address for chunk in reversed(chunks)}
+    match source:
+        case Mixture(sources=shares):
+            found = [with_format(share.source, name=names.get(index)) for index, share in enumerate(shares)]
+            known = (share.model_copy(update={"source": one}) for share, one in zip(shares, found, strict=True))
+            return source.model_copy(update={"sources": tuple(known)})
+        case PythonSource() | Files() | HuggingFace():
+            return with_format(source, name=names.get(0))
+        case _:
+            return source
+
+
+def passed_over(source: Source, *, base: Path) -> dict[str, int]:
+    """How many local files a source's paths pass over, by the names of `Counts`."""
+    match source:
+        case Mixture(sources=shares):
+            texts = [share.source for share in shares]
+        case PythonSource() | Files() | HuggingFace():
+            texts = [source]
+        case _:
+            texts = []
+    found = Counter(over.reason for text in texts for over in beside(text, base=base))
+    return {name: found[reason] for name, reason in PASSED_OVER.items()}
 
 
 def read_chunk(source: Source, chunk: Chunk, *, base: Path) -> Iterator[Document | Skipped]:
@@ -112,7 +148,7 @@ def _chunks(source: TextSource, index: int, *, base: Path, chunk_bytes: int) -> 
 
 def _folder(source: TextSource, *, base: Path) -> Path:
     """Where a source's relative addresses start."""
-    return library() if isinstance(source, PythonSource) else base
+    return library() if isinstance(source, PythonSource) else resolved(base)
 
 
 def _movable(planned: Iterable[_Planned], *, base: Path) -> Iterator[_Planned]:
@@ -126,7 +162,7 @@ def _movable(planned: Iterable[_Planned], *, base: Path) -> Iterator[_Planned]:
 
 def _plan(source: TextSource, address: str, *, chunk_bytes: int) -> list[_Planned]:
     """The parts of one file."""
-    file = stored(address)
+    file, source = stored(address), with_format(source, name=address)
     match source:
         case HuggingFace() | Files(format="parquet"):
             return _rows(file, tables.parquet_groups(source, file=file), chunk_bytes=chunk_bytes)
@@ -191,8 +227,9 @@ def _read_parts(source: TextSource, chunk: Chunk, *, base: Path) -> Iterator[Doc
     for part in chunk.parts:
         is_path = scheme_of(part.address) is None
         file = stored(os.path.join(folder, part.address) if is_path else part.address)
-        yield from _read_part(source, part, file=file)
-        _check_unchanged(part, file=file, source=source)
+        known = with_format(source, name=part.address)
+        yield from _read_part(known, part, file=file)
+        _check_unchanged(part, file=file, source=known)
 
 
 def _read_part(source: TextSource, part: Part, *, file: Stored) -> Iterator[Document | Skipped]:

@@ -22,6 +22,7 @@ from knockout.corpus.manifest import (
     EvaluationEntry,
     Floors,
     Manifest,
+    SourceEntry,
     SplitEntry,
     Splits,
     TokenizerFile,
@@ -78,7 +79,15 @@ class Exam:
 
 
 def describe(
-    corpus: Corpus, *, counts: Counts, splits: Splits, exam: Exam, floors: CountingFloors, encoder: Encoder, folder: Path
+    corpus: Corpus,
+    *,
+    counts: Counts,
+    sources: tuple[SourceEntry, ...],
+    splits: Splits,
+    exam: Exam,
+    floors: CountingFloors,
+    encoder: Encoder,
+    folder: Path,
 ) -> Manifest:
     """The manifest of a corpus whose shards lie in `folder`."""
     rate = entropy_rate(corpus.source) if isinstance(corpus.source, Generator) else None
@@ -92,6 +101,7 @@ def describe(
         tokenizer=_tokenizer(encoder, folder=folder),
         splits=splits,
         counts=counts,
+        sources=sources,
         evaluation=exam.entry,
         floors=Floors(unigram=floors.unigram, bigram=floors.bigram, entropy_rate=rate),
     )

@@ -7,7 +7,7 @@ never done again, whoever begins the preparation anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,18 +17,21 @@ import numpy as np
 
 from knockout.corpus import ranges
 from knockout.corpus.building import WORK, writing
-from knockout.corpus.chunks import Chunk
+from knockout.corpus.chunks import Chunk, passed_over
 from knockout.corpus.describing import Side, describe, make_exam
 from knockout.corpus.encoders import make_encoder
+from knockout.corpus.files.outcomes import left_out
 from knockout.corpus.floors import PairCounts
-from knockout.corpus.manifest import Counts, Manifest, SplitEntry, SplitName, Splits
+from knockout.corpus.manifest import Counts, Manifest, SourceEntry, SplitEntry, SplitName, Splits
 from knockout.corpus.merging import groups, merge
 from knockout.corpus.parts import FOUND, PILE, Counted, Counting, Encoded, Encoding, Read, Reading, count, encode, read
 from knockout.corpus.runs import ENTRY, Pile, Run, evenly, gather, num_entries
-from knockout.corpus.thinning import kept_of
+from knockout.corpus.thinning import Measuring, entries, kept_of, measure
 from knockout.corpus.training_text import TrainingText
 from knockout.corpus.workers import Workers
 from knockout.declare.corpus import Corpus, MinHash
+from knockout.declare.generators import Generator
+from knockout.declare.text_sources import Mixture
 from knockout.errors import CorpusError
 
 Progress = Callable[[str, float, int], None]
@@ -63,7 +66,9 @@ class Preparation:
             CorpusError: there is no text, too little of it, it cannot be decoded, or it changes meanwhile.
         """
         reads = self._read(chunks)
-        pile = self._without_similar(self._pile(reads))
+        kept = kept_of(self.corpus, reads=reads)
+        sources = self._sources(reads, kept=kept)
+        pile = self._without_similar(self._pile(reads, kept=kept))
         counted = self._count(pile)
         self._both_sides(counted)
         pile = replace(pile, copies=tuple(str(self.work / name) for part in counted for name in part.copies))
@@ -84,12 +89,20 @@ class Preparation:
         self.report("floors", 0.0, 0)
         counts = Counts(
             **_skipped(reads),
+            **passed_over(self.corpus.source, base=self.base),
             duplicates=sum(part.duplicates for part in counted),
             near_duplicates=sum(part.dropped for part in counted),
         )
         splits = Splits(train=train_side, validation=exam_side)
         manifest = describe(
-            self.corpus, counts=counts, splits=splits, exam=exam, floors=pairs.floors(), encoder=encoder, folder=self.room
+            self.corpus,
+            counts=counts,
+            sources=sources,
+            splits=splits,
+            exam=exam,
+            floors=pairs.floors(),
+            encoder=encoder,
+            folder=self.room,
         )
         self.report("floors", 1.0, 0)
         return manifest
@@ -101,17 +114,19 @@ class Preparation:
         by_key = dict(zip(different, results, strict=True))
         return [by_key[task.key] for task in tasks]
 
-    def _pile(self, reads: list[Read]) -> Pile:
-        kept = kept_of(self.corpus.source, reads=reads)
+    def _sources(self, reads: list[Read], *, kept: Mapping[int, int]) -> tuple[SourceEntry, ...]:
+        """What becomes of each source of a mixture."""
+        if not isinstance(self.corpus.source, Mixture):
+            return ()
+        tasks = [Measuring(str(self.room), one.source, one.runs, kept[one.source]) for one in reads]
+        return entries(self.corpus.source, measured=list(self.workers.map(measure, tasks)))
+
+    def _pile(self, reads: list[Read], *, kept: Mapping[int, int]) -> Pile:
         runs = tuple(Run(str(self.work / name), kept[one.source]) for one in reads for name in one.runs)
         if not runs:
-            skipped = _skipped(reads)
-            raise CorpusError(
-                f"corpus {self.corpus.corpus}: no text is left: {skipped['empty']:,} documents are empty, "
-                f"{skipped['undecodable']:,} are not UTF-8, {skipped['malformed']:,} are malformed, "
-                f"{skipped['filtered']:,} do not meet `where`"
-            )
-        return Pile(self._merged(runs), self.corpus.validation)
+            raise CorpusError(f"corpus {self.corpus.corpus}: no text is left: {left_out(_skipped(reads))}")
+        decider = "place" if isinstance(self.corpus.source, Generator) else "content"
+        return Pile(self._merged(runs), self.corpus.validation, decider)
 
     def _merged(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """Runs few enough to be read side by side."""

@@ -7,6 +7,7 @@ times, machines or on the versions of the libraries that wrote the files.
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,9 @@ from knockout.errors import CorpusError
 FORMAT = 1
 """Number of the folder's layout and of all that decides what the tokens are; raised when either changes."""
 MANIFEST = "manifest.json"
+
+PASSED_OVER = ("hidden_files", "files_in_another_case", "broken_links")
+"""Names of `Counts` that count files, not documents."""
 
 SplitName = Literal["train", "validation"]
 
@@ -57,9 +61,32 @@ class Counts(Declaration):
     filtered: int = 0
     """Rows that do not meet the declaration's condition."""
     duplicates: int
-    """Exact copies of another document: kept, on the same side as the first."""
+    """Exact copies of another document: kept, a text's on the same side as the first, a generator's wherever they fall.
+    None where near copies are left out, for then they are among those."""
     near_duplicates: int = 0
-    """Near copies of another document: left out, where the declaration asks for it."""
+    """Near and exact copies of another document: left out, where the declaration asks for it."""
+    hidden_files: int = 0
+    """Files of this machine that folders and globs pass over since a name on their path begins with a dot."""
+    files_in_another_case: int = 0
+    """Files that they pass over since letters of their names are in another case than is asked for."""
+    broken_links: int = 0
+    """Links to nothing: passed over."""
+
+
+class SourceEntry(Declaration):
+    """What a mixture holds of one of its sources, exact copies included, before near copies are left out."""
+
+    name: str
+    share: float
+    """Of the mixture's bytes, as declared, 0 … 1."""
+    documents: int
+    """In the mixture."""
+    raw_bytes: int
+    """Of these documents."""
+    left_documents: int
+    """In the source, and not in the mixture: to repeat nothing, the mixture is as large as its scarcest source allows."""
+    left_bytes: int
+    """Of these documents."""
 
 
 class TokenizerFile(Declaration):
@@ -117,14 +144,24 @@ class Manifest(Declaration):
     """None for tokenizers that need no file."""
     splits: Splits
     counts: Counts
+    sources: tuple[SourceEntry, ...] = ()
+    """A mixture's sources in their order; none for every other corpus."""
     evaluation: EvaluationEntry
     floors: Floors
+    checksum: str | None = None
+    """SHA-256 of all the rest, 64 hex digits; None in manifests of releases that wrote none."""
 
     def split(self, name: str) -> SplitEntry:
         """One side of the corpus; raises CorpusError for a name other than train and validation."""
         if name not in Splits.model_fields:
             raise CorpusError(f"no split '{name}' in a corpus: there are {', '.join(Splits.model_fields)}")
         return getattr(self.splits, name)
+
+
+def shares_reached(manifest: Manifest) -> list[float]:
+    """Which share of a mixture's bytes each of its sources makes up, 0 … 1."""
+    total = sum(one.raw_bytes for one in manifest.sources)
+    return [one.raw_bytes / total for one in manifest.sources]
 
 
 def content_digest(manifest: Manifest) -> str:
@@ -141,6 +178,18 @@ def content_digest(manifest: Manifest) -> str:
         "evaluation": manifest.evaluation.model_dump(mode="json"),
     }
     return hashlib.sha256(canonical(kept).encode()).hexdigest()
+
+
+def sealed(manifest: Manifest) -> Manifest:
+    """The manifest with its checksum: what its digest leaves out, as counts and floors, cannot change unseen either."""
+    return manifest.model_copy(update={"checksum": _checksum(manifest.model_dump_json())})
+
+
+def _checksum(text: str) -> str:
+    """Of a manifest as JSON, whatever its spaces and the order of its keys."""
+    plain = json.loads(text)
+    plain.pop("checksum", None)
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -164,4 +213,6 @@ def read_manifest(folder: Path) -> Manifest:
         raise CorpusError(f"{path}: has format {manifest.format}, this knockout reads {FORMAT}; prepare the corpus again")
     if content_digest(manifest) != manifest.digest:
         raise CorpusError(f"{path}: was changed after it was written (wrong digest); prepare the corpus again")
+    if manifest.checksum not in (None, _checksum(text)):
+        raise CorpusError(f"{path}: was changed after it was written (wrong checksum); prepare the corpus again")
     return manifest

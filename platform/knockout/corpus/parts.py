@@ -25,6 +25,7 @@ from knockout.corpus.files.outcomes import Skipped
 from knockout.corpus.manifest import ShardEntry, SplitName
 from knockout.corpus.ranges import NUM_BUCKETS, Range
 from knockout.corpus.runs import (
+    Pile,
     Sorter,
     gather,
     gather_index,
@@ -111,7 +112,7 @@ class Counted:
     documents: tuple[int, int]
     duplicates: int
     dropped: int
-    """Documents that are left out as near copies of others."""
+    """Documents that are left out as near or exact copies of others."""
     num_bytes: tuple[tuple[int, ...], tuple[int, ...]]
     """Bytes by bucket of places."""
     copies: tuple[str, ...]
@@ -125,12 +126,12 @@ def count(task: Counting) -> Counted:
     def counted() -> Counted:
         pile = open_pile(str(work / FOUND))
         index = gather_index(pile, low=task.low, high=task.high)
-        everything = (
-            index if pile.dropped is None else gather_index(replace(pile, dropped=None), low=task.low, high=task.high)
-        )
-        dropped = int(everything["copies"].sum() - index["copies"].sum())
         first, times = merged(index)
-        tally = _Tally(pile.fraction)
+        dropped = 0
+        if pile.dropped is not None:  # with near copies go the exact ones
+            everything = gather_index(replace(pile, dropped=None), low=task.low, high=task.high)
+            dropped, times = int(everything["copies"].sum()) - len(first), np.ones_like(times)
+        tally = _Tally(pile)
         tally.add(first)
         names = []
         for start in range(0, int((times - 1).sum()), COPIES_AT_A_TIME):
@@ -148,13 +149,13 @@ def count(task: Counting) -> Counted:
 class _Tally:
     """Documents and bytes of both sides, by where they lie."""
 
-    def __init__(self, fraction: float) -> None:
-        self.fraction = fraction
+    def __init__(self, pile: Pile) -> None:
+        self.pile = pile
         self.documents = [0, 0]
         self.num_bytes = np.zeros((2, NUM_BUCKETS), np.int64)
 
     def add(self, index: np.ndarray) -> None:
-        sides = in_validation(index, fraction=self.fraction)
+        sides = in_validation(index, pile=self.pile)
         buckets = (index["place"][:, 0] // np.uint64(2**64 // NUM_BUCKETS)).astype(np.int64)
         for side in (0, 1):
             here = sides == side

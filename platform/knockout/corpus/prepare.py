@@ -7,7 +7,8 @@ How it goes: a chunk of files (16 MB) becomes a run of documents sorted by hash;
 learnt from the head of the training documents; each range of hashes (2 to 32 MB) is gathered from all runs, encoded, checked
 and written as a shard; the manifest comes last. Chunks and ranges are tasks that any process can do, whose results are
 files, so a preparation that was cut off goes on where it was. Memory is workers × (a run's 32 MB, or a range's tokens and a
-step of 4 MB, or the longest document), and in the owner the tokenizer's sample and the counts of the floors.
+step of 4 MB), and in the owner the tokenizer's sample and the counts of the floors. A longer document is held whole, as
+line, text and tokens: about six times its size (1.77 GB for 300 MB of JSON lines).
 
 What 10 TB of text in 4 kB documents costs on paper, at 3.5 bytes a token and 16 MB/s for each core:
   reading    600,000 chunks; their runs are 10 TB of work space and 88 bytes for each document (220 GB), merged by 1,200 to
@@ -30,14 +31,19 @@ from functools import partial as bind
 from pathlib import Path
 
 from knockout.corpus.building import building, exclusive, write_whole
-from knockout.corpus.chunks import Chunk, chunks_of
+from knockout.corpus.chunks import Chunk, chunks_of, with_formats
 from knockout.corpus.encoders import check_vocabulary
 from knockout.corpus.engine import Preparation, Progress
-from knockout.corpus.manifest import FORMAT, MANIFEST, Manifest, read_manifest
+from knockout.corpus.files.addresses import find_files
+from knockout.corpus.files.outcomes import within
+from knockout.corpus.files.stores import scheme_of
+from knockout.corpus.manifest import FORMAT, MANIFEST, Manifest, read_manifest, sealed
 from knockout.corpus.shards import verify
 from knockout.corpus.workers import Here, Processes, Workers, usable_cores
-from knockout.declare.corpus import Corpus
+from knockout.declare.corpus import Corpus, MinHash, Source
+from knockout.declare.generators import Generator
 from knockout.declare.plain import canonical
+from knockout.declare.text_sources import Files, Mixture
 from knockout.errors import CorpusError
 
 LITTLE_BYTES = 4 * 2**20
@@ -52,6 +58,8 @@ class Prepared:
     folder: Path
     reused: bool
     """Whether it was there already."""
+    damage: str | None = None
+    """What was wrong with the one that was there, in whose place it was prepared; None where nothing was."""
 
 
 def prepare(
@@ -74,36 +82,50 @@ def prepare(
     """
     report = progress or _silent
     check_vocabulary(corpus, vocabulary=vocabulary)
-    chunks = chunks_of(corpus.source, base=base)
+    corpus, chunks = _planned(corpus, base=base)
     target = _target(corpus, vocabulary=vocabulary, folder=folder, chunks=chunks)
-    if (manifest := _intact(target)) is not None:
-        return Prepared(manifest, target, reused=True)
+    if isinstance(there := _there(target), Manifest):
+        return Prepared(there, target, reused=True)
     with exclusive(target, on_wait=bind(report, "waiting for another process", 0.0, 0)):
-        if (manifest := _intact(target)) is not None:
-            return Prepared(manifest, target, reused=True)
+        if isinstance(there := _there(target), Manifest):
+            return Prepared(there, target, reused=True)
         with building(target) as room:
             hands = workers or _local(chunks)
             try:
-                manifest = Preparation(corpus, vocabulary, base, room, hands, report).build(chunks)
+                manifest = sealed(Preparation(corpus, vocabulary, base, room, hands, report).build(chunks))
             finally:
                 if workers is None:
                     hands.close()
             _keep_only(manifest, room=room)
             write_whole(room / MANIFEST, text=manifest.model_dump_json(indent=1))
-    return Prepared(manifest, target, reused=False)
+    return Prepared(manifest, target, reused=False, damage=there)
 
 
 def find(corpus: Corpus, *, vocabulary: int, folder: Path, base: Path) -> Prepared | None:
-    """The prepared corpus where it is there and up to date, else None. Reads the files' bytes, prepares nothing.
+    """The prepared corpus where it is there and up to date, else None. Prepares nothing, and reads the files' bytes, or asks
+    their store, only where one of that name and vocabulary was ever prepared.
 
     Raises:
-        CorpusError: there are no files, or the vocabulary is too small for the text.
+        CorpusError: there are no files, or the vocabulary is too small.
     """
     check_vocabulary(corpus, vocabulary=vocabulary)
-    chunks = chunks_of(corpus.source, base=base)
-    target = _target(corpus, vocabulary=vocabulary, folder=folder, chunks=chunks)
-    manifest = _intact(target)
-    return None if manifest is None else Prepared(manifest, target, reused=True)
+    if not any(folder.glob(f"{corpus.corpus}-{vocabulary}-*")):
+        with within(f"corpus {corpus.corpus}"):
+            _check_here(corpus.source, base=base)
+        return None
+    target = folder_of(corpus, vocabulary=vocabulary, folder=folder, base=base)
+    there = _there(target)
+    return Prepared(there, target, reused=True) if isinstance(there, Manifest) else None
+
+
+def folder_of(corpus: Corpus, *, vocabulary: int, folder: Path, base: Path) -> Path:
+    """Where a corpus lies under `folder` once it is prepared as it is declared and as its files are now; reads their bytes.
+
+    Raises:
+        CorpusError: there are no files, or one cannot be read.
+    """
+    corpus, chunks = _planned(corpus, base=base)
+    return _target(corpus, vocabulary=vocabulary, folder=folder, chunks=chunks)
 
 
 def check(folder: Path) -> Manifest:
@@ -133,6 +155,13 @@ def _keep_only(manifest: Manifest, *, room: Path) -> None:
             path.unlink()
 
 
+def _planned(corpus: Corpus, *, base: Path) -> tuple[Corpus, Sequence[Chunk]]:
+    """The corpus with the formats of its files, and its chunks; raises CorpusError as `chunks_of`."""
+    with within(f"corpus {corpus.corpus}"):
+        chunks = chunks_of(corpus.source, base=base)
+    return corpus.model_copy(update={"source": with_formats(corpus.source, chunks=chunks)}), chunks
+
+
 def _target(corpus: Corpus, *, vocabulary: int, folder: Path, chunks: Sequence[Chunk]) -> Path:
     return folder / f"{corpus.corpus}-{vocabulary}-{_key(corpus, vocabulary, chunks)[:16]}"
 
@@ -141,17 +170,32 @@ def _key(corpus: Corpus, vocabulary: int, chunks: Sequence[Chunk]) -> str:
     files = sorted((chunk.source, part.sha256, part.first, part.last) for chunk in chunks for part in chunk.parts)
     declared = corpus.model_dump(mode="json")
     plain = {"format": FORMAT, "declaration": declared, "vocabulary": vocabulary, "files": files}
+    if isinstance(corpus.source, Generator):
+        plain["sides"] = "by place"
+    if isinstance(corpus.near_duplicates, MinHash):
+        plain["exact_copies"] = "left out"
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
-def _intact(target: Path) -> Manifest | None:
-    """The manifest when the corpus is whole; a damaged one is built again."""
+def _check_here(source: Source, *, base: Path) -> None:
+    """Whether there are files where a source names some on this machine; no store is asked."""
+    match source:
+        case Mixture():
+            for share in source.sources:
+                _check_here(share.source, base=base)
+        case Files():
+            if here := tuple(path for path in source.paths if scheme_of(path) is None):
+                find_files(source.model_copy(update={"paths": here}), base=base)
+
+
+def _there(target: Path) -> Manifest | str | None:
+    """The manifest when the corpus is whole, what is wrong with one that is not, or None where there is none."""
     if not target.is_dir():
         return None
     try:
         return check(target)
-    except CorpusError:
-        return None
+    except CorpusError as error:
+        return str(error)
 
 
 def _local(chunks: Sequence[Chunk]) -> Workers:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -43,6 +43,9 @@ ENTRY_BYTES = 256
 """About what a document costs in memory beside its content."""
 HASHES = 2**64
 """Places are told apart by their first 64 bits where ranges are cut."""
+Decider = Literal["content", "place"]
+"""Which hash puts a document on its side. Content: copies of a text stay together. Place: each copy is put by itself, as
+what is drawn must be, for what occurs often would else be missing from one side, and the exam be of another language."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Pile:
     runs: tuple[Run, ...]
     fraction: float
     """Share of documents on the validation side."""
+    decider: Decider = "content"
+    """Which hash decides about the side."""
     copies: tuple[str, ...] = ()
     """Index files of copies: entries without contents of their own."""
     dropped: str | None = None
@@ -151,7 +156,7 @@ def gather(pile: Pile, *, low: int, high: int, validation: bool) -> Iterator[byt
         CorpusError: a run was damaged.
     """
     index = first_copies(gather_index(pile, low=low, high=high))
-    index = index[in_validation(index, fraction=pile.fraction) == validation]
+    index = index[in_validation(index, pile=pile) == validation]
     return iter(contents_of(pile, index))
 
 
@@ -206,15 +211,20 @@ def merged(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first_copies(index), np.add.reduceat(index["copies"].astype(np.int64), starts)
 
 
-def in_validation(index: np.ndarray, *, fraction: float) -> np.ndarray:
-    """Whether each document is on the validation side: its content hash's first 53 bits, read as a fraction, decide."""
-    return (index["content"][:, 0] >> np.uint64(11)).astype(np.float64) / 2**53 < fraction
+def in_validation(index: np.ndarray, *, pile: Pile) -> np.ndarray:
+    """Whether each document is on the validation side, by the first 53 bits of the hash that decides, read as a fraction."""
+    return (index[pile.decider][:, 0] >> np.uint64(11)).astype(np.float64) / 2**53 < pile.fraction
 
 
 def _index_of(run: Run, *, number: int, low: int, high: int) -> np.ndarray:
     index = _slice(run.path, low=low, high=high)
     index["run"] = number
-    return index if run.kept >= HASHES else index[index["content"][:, 1] < np.uint64(run.kept)]
+    return kept_entries(index, kept=run.kept)
+
+
+def kept_entries(index: np.ndarray, *, kept: int) -> np.ndarray:
+    """The entries that stay of a source that is thinned: those whose content hash's second 64 bits lie below `kept`."""
+    return index if kept >= HASHES else index[index["content"][:, 1] < np.uint64(kept)]
 
 
 def _slice(path: str, *, low: int, high: int) -> np.ndarray:

@@ -1,6 +1,8 @@
 """A shard: one Arrow IPC file with one column of tokens, written once and mapped into memory.
 
 The invariant: no token is handed out before the shard's SHA-256 was found equal to the manifest's.
+
+Arrow's own ways from and to numpy import pandas where it is installed, 0.2 s in each process; buffers need none.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def token_dtype(vocabulary: int) -> np.dtype:
 
 def write_shard(path: Path, *, tokens_N: np.ndarray) -> ShardEntry:
     """Write tokens as one record batch in a read-only file."""
-    batch = pa.record_batch([pa.array(tokens_N)], names=[COLUMN])
+    values = pa.py_buffer(np.ascontiguousarray(tokens_N))
+    column = pa.Array.from_buffers(pa.from_numpy_dtype(tokens_N.dtype), len(tokens_N), [None, values])
+    batch = pa.record_batch([column], names=[COLUMN])
     with writing(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
     return ShardEntry(file=path.name, tokens=len(tokens_N), sha256=file_sha256(path))
@@ -44,10 +48,10 @@ def map_shard(folder: Path, *, entry: ShardEntry) -> np.ndarray:
     path = folder / entry.file
     verify(path, sha256=entry.sha256)
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    tokens_N = reader.get_batch(0).column(0).to_numpy(zero_copy_only=True)
-    if len(tokens_N) != entry.tokens:
-        raise CorpusError(f"{path}: holds {len(tokens_N):,} tokens, its manifest says {entry.tokens:,}")
-    return tokens_N
+    column = reader.get_batch(0).column(0)
+    if len(column) != entry.tokens:
+        raise CorpusError(f"{path}: holds {len(column):,} tokens, its manifest says {entry.tokens:,}")
+    return np.frombuffer(column.buffers()[1], f"<u{column.type.bit_width // 8}", len(column))
 
 
 def verify(path: Path, *, sha256: str, again: bool = False) -> None:

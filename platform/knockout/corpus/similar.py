@@ -3,11 +3,11 @@
 The invariant: which one stays follows from contents alone: that with the smallest hash. So neither the order of documents
 nor the number of workers can be seen in it, and no near copy of a training document is in the exam.
 
-Two documents are compared by their shingles, all runs of some words. A signature's share of equal numbers estimates the
-shingles' Jaccard similarity (Broder, "On the resemblance and containment of documents", 1997). Pairs that agree in a whole
-band of their signatures are compared (Leskovec, Rajaraman and Ullman, "Mining of massive datasets", section 3.4); in each
-band's bucket a document is compared with the one before it and with the first, in the order of their hashes, and those that
-are similar enough belong together, also by way of others.
+Two documents are compared by their shingles, all runs of some words; one without words is compared with none. A signature's
+share of equal numbers estimates the shingles' Jaccard similarity (Broder, "On the resemblance and containment of
+documents", 1997). Pairs that agree in a whole band of their signatures are compared (Leskovec, Rajaraman and Ullman,
+"Mining of massive datasets", section 3.4); in each band's bucket a document is compared with the one before it and with the
+first, in the order of their hashes, and those that are similar enough belong together, also by way of others.
 
 Signatures lie in files, 4 bytes for each permutation. A band takes 56 bytes of memory for each document.
 
@@ -28,6 +28,8 @@ from knockout.declare.corpus import MinHash
 from knockout.errors import CorpusError
 
 HASH = "S32"
+NOTHING = np.iinfo(np.uint32).max
+"""Each number in the signature of a text without words, which is like no other."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def compare(task: Comparing) -> str:
     keys = np.concatenate([np.ascontiguousarray(part[:, columns]).view(f"V{4 * rows}").ravel() for part in signatures])
     _, buckets = np.unique(keys, return_inverse=True)
     limits = np.repeat([min(kept, HASHES - 1) for _, kept in task.runs], list(map(len, signatures)))
-    there = np.flatnonzero(index["content"][:, 1] <= limits.astype(np.uint64))
+    has_words = np.concatenate([(part[:, columns] != NOTHING).any(axis=1) for part in signatures])
+    there = np.flatnonzero((index["content"][:, 1] <= limits.astype(np.uint64)) & has_words)
     order = there[np.lexsort((contents[there], buckets[there]))]
     pairs = order[_candidates(buckets[order], contents[order])]
     firsts = np.cumsum([0, *map(len, signatures)])
@@ -109,7 +112,10 @@ def bands(method: MinHash) -> tuple[int, int]:
     """Number of bands and their rows, for which missed and needless comparisons at the threshold are fewest."""
     from datasketch import MinHashLSH
 
-    lsh = MinHashLSH(threshold=method.threshold, num_perm=method.permutations)
+    try:
+        lsh = MinHashLSH(threshold=method.threshold, num_perm=method.permutations)
+    except ValueError:  # near 1, where datasketch finds less than two bands
+        return 2, method.permutations // 2
     return lsh.b, lsh.r
 
 
@@ -119,6 +125,8 @@ def _signature(text: bytes, *, method: MinHash) -> np.ndarray:
     except ImportError:
         raise CorpusError("near_duplicates needs datasketch: pip install 'knockout[near-duplicates]'") from None
     words = text.split()
+    if not words:
+        return np.full(method.permutations, NOTHING, np.uint32)
     shingles = {b" ".join(words[start : start + method.words]) for start in range(max(1, len(words) - method.words + 1))}
     signature = Signature(num_perm=method.permutations, seed=1, scheme="affine32")
     signature.update_batch(shingles)

@@ -23,6 +23,9 @@ from knockout.errors import CorpusError
 Progress = Callable[[str, float], None]
 """Called with what is checked and how much of it is done, 0 … 1."""
 
+REMEDY = "remove the folder, and prepare the corpus again"
+"""For what only reading every token tells."""
+
 
 def faults(folder: Path, *, progress: Progress) -> Iterator[str]:
     """What is wrong with a prepared corpus, one sentence each: its manifest, files, tokens, exam, overlapping splits."""
@@ -37,8 +40,9 @@ def faults(folder: Path, *, progress: Progress) -> Iterator[str]:
         return
     splits = {name: open_split(folder, split=name) for name in SPLITS}
     for name, split in splits.items():
-        yield from (f"{folder}: {name}: {fault}" for fault in _tokens(split, name=name, progress=progress))
-    yield from (f"{folder}: exam: {fault}" for fault in _exam(splits[manifest.evaluation.split], manifest=manifest))
+        yield from (f"{folder}: {name}: {fault}; {REMEDY}" for fault in _tokens(split, name=name, progress=progress))
+    exam = _exam(splits[manifest.evaluation.split], manifest=manifest)
+    yield from (f"{folder}: exam: {fault}; {REMEDY}" for fault in exam)
     progress("splits", 0.0)
     try:
         check_disjoint(splits["train"], splits["validation"])

@@ -104,9 +104,9 @@ def usable_cores() -> int:
 
 
 def _start() -> Worker:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    one_thread = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", "knockout.corpus.workers"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **one_thread})
 
 
 def _give(worker: Worker, function: Callable[[Any], Any], waiting: deque[tuple[int, Any]], *, busy: Selector) -> None:

@@ -47,7 +47,8 @@ class KeepAll(Declaration):
 
 
 class MinHash(Declaration):
-    """Of documents that share most of their shingles one is kept; found by MinHash, in about the time of encoding."""
+    """Of documents that share most of their shingles one is kept, and so of exact copies; one without words is a copy of its
+    exact copies alone. Found by MinHash, in about the time of encoding."""
 
     kind: Literal["minhash"] = "minhash"
     threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.8
@@ -69,6 +70,19 @@ class Evaluation(Declaration):
     segments: Positive = 16
     """Stretches that they lie in, evenly spread over the validation split, each longer than any window."""
 
+    @property
+    def segment_tokens(self) -> int:
+        """Predicted tokens in each segment: the longest context of a window."""
+        return self.tokens // self.segments
+
+    def too_short_for(self, context: int) -> str:
+        """What is to be changed where a window is longer than a segment."""
+        return (
+            f"has {self.segments:,} segments of {self.segment_tokens:,} tokens each, in which a window of {context:,} does "
+            f"not fit; raise evaluation.tokens to at least {context * self.segments:,} in the corpus' declaration, lower "
+            "evaluation.segments, or give the study a smaller context"
+        )
+
     @model_validator(mode="after")
     def _segments_are_equal(self) -> Evaluation:
         if self.tokens % self.segments:
@@ -87,9 +101,10 @@ class Corpus(Declaration):
     tokenizer: Tokenizer
     """How documents become tokens."""
     validation: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.05
-    """Share of documents kept from training, chosen by the hash of their content."""
+    """Share of documents kept from training, in (0, 1): a text's by the hash of its content, copies together; each draw of a
+    generator by itself."""
     near_duplicates: NearDuplicates = KeepAll()
-    """What becomes of documents that are nearly copies of others."""
+    """What becomes of documents that are copies of others, or nearly so: without it, all are kept."""
     evaluation: Evaluation = Evaluation()
     """The exam."""
 

@@ -73,6 +73,7 @@ class _Size:
         resolved = settings.resolve()
         self._check_ranges(settings, resolved=resolved)
         self._check_devices(variant, recipe=resolved[1])
+        self._check_exam(variant, context=resolved[0].context)
         if variant == BASELINE:
             self.baseline = resolved
         match = self.loaded.study.match_of(variant)
@@ -98,6 +99,14 @@ class _Size:
         if rule is not None:
             mark = self.loaded.document.mark(("runtime", "devices"))
             raise DeclarationError([Problem(mark.file, mark.line, mark.column, "runtime.devices", f"{rule}: {variant}")])
+
+    def _check_exam(self, variant: str, *, context: int) -> None:
+        """A window must fit into each segment of the corpus' exam."""
+        corpus = self.loaded.corpus
+        if corpus is not None and context > corpus.evaluation.segment_tokens:
+            mark = self.loaded.document.mark(("corpus",))
+            rule = f"{corpus.corpus}'s exam {corpus.evaluation.too_short_for(context)}: {variant} at {self.size}"
+            raise DeclarationError([Problem(mark.file, mark.line, mark.column, "corpus", rule)])
 
     def _check_ranges(self, settings: Settings, *, resolved: Resolved) -> None:
         """Both ends of every tuned range must be legal settings of the variant."""

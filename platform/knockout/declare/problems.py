@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from types import NoneType, UnionType
@@ -20,8 +20,15 @@ if TYPE_CHECKING:  # the YAML reader, which a training process does without
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """'; did you mean …?' when something allowed resembles the name, else nothing."""
-    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.55)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = _closest(name, allowed)
+    return f"; did you mean '{close}'?" if close is not None else ""
+
+
+def _closest(name: str, allowed: Iterable[str]) -> str | None:
+    """The most similar of what is allowed, whatever the case of its letters."""
+    by_name = {option.casefold(): option for option in allowed}
+    close = difflib.get_close_matches(name.casefold(), list(by_name), n=1, cutoff=0.55)
+    return by_name[close[0]] if close else None
 
 
 def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
@@ -34,7 +41,13 @@ def problems(error: ValidationError, *, model: type[BaseModel], document: Docume
     """Every problem of a validation error, at the place in the document where it was written."""
     details = error.errors(include_url=False)
     told = [detail for detail in details if not _other_way(detail, details) and not _follows(detail)]
-    found = [_problem(detail, model=model, document=document) for detail in told]
+    missing: dict[tuple[int | str, ...], list[str]] = {}
+    for detail in details:
+        if detail["type"] == "missing":
+            missing.setdefault(detail["loc"][:-1], []).append(str(detail["loc"][-1]))
+    found = [
+        _problem(detail, model=model, document=document, missing=missing.get(detail["loc"][:-1], ())) for detail in told
+    ]
     merged: dict[tuple[object, ...], Problem] = {}
     for problem in found:
         place = (problem.file, problem.line, problem.path)
@@ -75,10 +88,11 @@ def key_of(model: type[BaseModel], field: str) -> str:
     return model.model_fields[field].alias or field
 
 
-def _problem(detail: ErrorDetails, *, model: type[BaseModel], document: Document) -> Problem:
+def _problem(detail: ErrorDetails, *, model: type[BaseModel], document: Document, missing: Sequence[str]) -> Problem:
+    """One problem; `missing` are the required keys that are not written beside it."""
     path, owner = _locate(detail["loc"], model=model, data=document.data)
     mark = document.mark(path)
-    message = _message(detail, path=path, owner=owner)
+    message = _message(detail, path=path, owner=owner, missing=missing)
     return Problem(mark.file, mark.line, mark.column, ".".join(str(part) for part in path), message)
 
 
@@ -111,26 +125,32 @@ def tag(model: type[BaseModel]) -> object:
 
 
 def _tags(model: type[BaseModel]) -> tuple[object, ...]:
-    found = [name for name in ("kind", "mode", "relation") if name in model.model_fields]
-    return get_args(model.model_fields[found[0]].annotation) if found else ()
+    field = _tag_field(model)
+    return get_args(model.model_fields[field].annotation) if field is not None else ()
 
 
-def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel], ...]) -> str:
+def _tag_field(model: type[BaseModel]) -> str | None:
+    return next((name for name in ("kind", "mode", "relation") if name in model.model_fields), None)
+
+
+def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel], ...], missing: Sequence[str]) -> str:
     found, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             allowed = sorted({key_of(model, name) for model in owner for name in model.model_fields})
-            return f"unknown key; allowed are {', '.join(allowed)}{nearest(str(path[-1]), allowed)}"
+            likely = nearest(str(path[-1]), allowed) or (nearest(missing[0], missing) if len(missing) == 1 else "")
+            return f"unknown key; allowed are {', '.join(allowed)}{likely}"
         case "dict_type" if isinstance(found, str) and any(_tags(part) for part in _parts(owner, path)):
-            return f"'{found}' must be a mapping: write {{kind: {found}}}"
+            return _to_be_written(found, members=_parts(owner, path))
         case "missing":
             return "this key is required and missing"
         case "union_tag_invalid":
             allowed = [tag.strip("'") for tag in str(context["expected_tags"]).split(", ")]
-            return not_among(context["tag"], what=_article(str(path[-1]) if path else "kind"), allowed=allowed)
+            said = not_among(context["tag"], what=_article(str(path[-1]) if path else "kind"), allowed=allowed)
+            return said + _default(context["tag"], said=said, owner=owner, path=path)
         case "union_tag_not_found":
             return f"needs a key {_discriminator(context)} that says which"
-        case "list_type":
+        case "list_type" | "tuple_type":
             return f"{_show(found)} should be a list"
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"{_show(found)} should be a mapping"
@@ -141,11 +161,40 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
             return not_among(found, what="allowed here", allowed=allowed)
         case "conflict":
             return f"{_show(found)}: {detail['msg']}"
+        case "string_too_short" if context["min_length"] == 1:
+            return "'' must not be empty"
+        case "too_short":
+            return f"{_show(found)} must have at least {_items(context['min_length'])}, has {context['actual_length']:,}"
+        case "too_long":
+            return f"must have at most {_items(context['max_length'])}"
         case "string_pattern_mismatch":
             return f"{_show(found)} must be lower-case letters, digits and . _ + - only, and short"
         case _:
             rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
             return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"
+
+
+def _to_be_written(found: str, *, members: tuple[type[BaseModel], ...]) -> str:
+    """How a union's member is written of which only a word is given."""
+    keys = {key_of(member, field) for member in members if (field := _tag_field(member)) is not None}
+    options = list(dict.fromkeys(str(value) for member in members for value in _tags(member)))
+    key, likely = sorted(keys)[0], _closest(found, options)
+    if likely is not None:
+        return f"'{found}' must be a mapping: write {{{key}: {likely}}}"
+    return f"{_show(found)} must be a mapping with a key `{key}` that says which ({', '.join(options)})"
+
+
+def _default(tag_: object, *, said: str, owner: tuple[type[BaseModel], ...], path: Path_) -> str:
+    """What `none` may have been meant to be where a union has no such member: what holds if nothing is written."""
+    if tag_ != "none" or "did you mean" in said or not path:
+        return ""
+    defaults = [model.model_fields[name].default for model in owner if (name := str(path[-1])) in model.model_fields]
+    known = [value for default in defaults if isinstance(default, BaseModel) for value in _tags(type(default))]
+    return f"; did you mean '{known[0]}', the default?" if known else ""
+
+
+def _items(count: int) -> str:
+    return f"{count:,} item" if count == 1 else f"{count:,} items"
 
 
 def _discriminator(context: Mapping[str, Any]) -> str:
@@ -166,5 +215,6 @@ def _article(noun: str) -> str:
 def _show(value: object) -> str:
     if value is None or isinstance(value, NoneType):
         return "null"
+    value = list(value) if isinstance(value, tuple) else value
     text = f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 80 else text[:77] + "…"

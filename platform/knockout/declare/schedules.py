@@ -5,6 +5,7 @@ The invariant: a time of day is that of a named zone, never the machine's own.
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ _NAMES = {
     "month": ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     "weekday": ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 }
+_ORDINALS = {30: "30th", 31: "31st"}
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _PART = re.compile(r"(?:\*|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>[1-9]\d*))?")
 
 
@@ -79,13 +82,20 @@ class Schedule(Declaration):
             raise ValueError(wrong)
         return cron
 
+    @field_validator("pool")
+    @classmethod
+    def _is_a_pool(cls, name: str) -> str:
+        if (wrong := wrong_in_pool(name)) is not None:
+            raise ValueError(wrong)
+        return name
+
     @field_validator("timezone")
     @classmethod
     def _is_a_zone(cls, name: str) -> str:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"'{name}' is no time zone: write it as Europe/Berlin, America/New_York or UTC") from None
+            raise ValueError("is no time zone: write it as Europe/Berlin, America/New_York or UTC") from None
         return name
 
 
@@ -137,15 +147,58 @@ def studies_of(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
 
 
 def wrong_in_cron(cron: str) -> str | None:
-    """What is wrong with a cron expression, or None."""
+    """What is wrong with a cron expression, to be said after it, or None."""
     parts = cron.split()
     if len(parts) != len(_FIELDS):
-        return f"'{cron}' has {len(parts)} fields, and cron has five: minute hour day month weekday, as in '0 2 * * *'"
+        return f"has {len(parts)} fields, and cron has five: minute hour day month weekday, as in '0 2 * * *'"
     for (name, low, high), text in zip(_FIELDS, parts, strict=True):
         for part in text.split(","):
             if not _is_part(part, name=name, low=low, high=high):
-                return f"'{part}' is no {name} of cron: give {low} to {high}, *, a range as {low}-{high}, or a step as */2"
-    return None
+                return f"is no time: '{part}' is no {name} of cron: give {low} to {high}, *, {low}-{high} or */2"
+    return _never(cron)
+
+
+def wrong_in_pool(name: str) -> str | None:
+    """What is wrong with the name of a work pool, to be said after it, or None."""
+    if _POOL.fullmatch(name):
+        return None
+    return "is no name of a work pool: give letters, digits, spaces and . _ - (64 at most, a letter or digit first)"
+
+
+def _never(cron: str) -> str | None:
+    """Why an expression of right parts never comes, or None: its months have no such day, and it names no weekday.
+
+    Where day and weekday are both restricted, either is enough (crontab(5)).
+    """
+    texts = cron.lower().split()
+    _, _, days, months, weekdays = (_values(text, spec=spec) for text, spec in zip(texts, _FIELDS, strict=True))
+    first = min(days)
+    if len({day % 7 for day in weekdays}) < 7 or any(first <= _longest(month) for month in months):
+        return None
+    names = [calendar.month_name[month] for month in sorted(months)]
+    have = "has" if len(names) == 1 else "have"
+    return f"never comes: {' and '.join(names)} {have} no {_ORDINALS[first]}"
+
+
+def _longest(month: int) -> int:
+    """Days of a month in a leap year."""
+    return calendar.monthrange(2000, month)[1]
+
+
+def _values(text: str, *, spec: tuple[str, int, int]) -> set[int]:
+    """The numbers that a field of right parts stands for."""
+    name, low, high = spec
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        assert match is not None
+        first = low if match["low"] is None else _number(match["low"], name=name)
+        assert first is not None
+        last = _number(match["high"], name=name) if match["high"] is not None else None
+        alone = match["low"] is not None and match["step"] is None
+        end = last if last is not None else first if alone else high
+        found |= set(range(first, end + 1, int(match["step"] or 1)))
+    return found
 
 
 def _is_part(part: str, *, name: str, low: int, high: int) -> bool:

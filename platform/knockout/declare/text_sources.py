@@ -6,9 +6,10 @@ The invariant: a declaration says all that decides what a document's text is; wh
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from knockout.declare.base import Conflict, Declaration, Name, conflicts
 from knockout.declare.conditions import Column, Condition, asked_of_columns
@@ -16,8 +17,44 @@ from knockout.declare.conditions import Column, Condition, asked_of_columns
 SCHEMES = ("s3://", "gs://", "hf://", "https://", "http://")
 """How the address of a file that is not on this machine begins."""
 
+Format = Literal["text", "jsonl", "parquet", "arrow"]
+ENDINGS: dict[Format, tuple[str, ...]] = {
+    "text": ("",),
+    "jsonl": (".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    "parquet": (".parquet",),
+    "arrow": (".arrow",),
+}
+"""What a file's name ends in by what it holds; for text anything else."""
+
+Path_ = Annotated[str, StringConstraints(min_length=1)]
 Policy = Literal["error", "skip"]
 Unicode = Literal["none", "nfc", "nfd", "nfkc", "nfkd"]
+
+
+def format_of(name: str) -> Format:
+    """What a file holds by how its name, path or address ends, in either case."""
+    name = (name.split("?")[0] if "://" in name else name).lower()
+    for form, ends in ENDINGS.items():
+        if form != "text" and name.endswith(ends):
+            return form
+    return "text"
+
+
+def _format_of_pattern(pattern: str) -> Format | None:
+    """The same of all files that a glob may name; None where its end leaves that open."""
+    suffix = PurePosixPath(pattern).suffix
+    return format_of(pattern) if suffix[1:].isalnum() else None
+
+
+def _several(value: object) -> object:
+    """A single path as one of several."""
+    match value:
+        case str():
+            return (value,)
+        case list():
+            return tuple(value)
+        case _:
+            return value
 
 
 class PythonSource(Declaration):
@@ -54,10 +91,14 @@ class Files(Reading):
     """Text files, JSON lines, Parquet or Arrow, on this machine or by URL."""
 
     kind: Literal["files"] = "files"
-    paths: Annotated[tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)]
-    """Files, folders or globs (`**` descends), relative to the declaration's folder; or s3://, gs://, hf://datasets/, https://."""
-    format: Literal["text", "jsonl", "parquet", "arrow"] = "text"
-    """What the files hold; text and JSON lines also as .gz and .zst."""
+    paths: Annotated[
+        tuple[Path_, ...], Field(min_length=1), BeforeValidator(_several, json_schema_input_type=Path_ | tuple[Path_, ...])
+    ]
+    """One or several files, folders or globs (`**` descends; case counts, hidden files are passed over), seen from the
+    declaration's folder or from ~; or s3://, gs://, hf://datasets/, https://."""
+    format: Format | None = None
+    """What the files hold, text and JSON lines also as .gz and .zst; without it, what their names end in (.jsonl, .parquet,
+    .arrow, and text for all others), and all alike."""
     column: Column = "text"
     """JSON lines, Parquet and Arrow: the field that holds a document's text."""
     separator: Annotated[str, StringConstraints(min_length=1, max_length=1000)] | None = None
@@ -70,22 +111,31 @@ class Files(Reading):
         conflicts("Files", [*self._for_text_only(), *self._for_tables_only(), *self._addresses()])
         return self
 
+    @property
+    def _known(self) -> Format | None:
+        """The format that is given, or that the paths leave no doubt of."""
+        if self.format is not None:
+            return self.format
+        likely: set[Format | None] = {_format_of_pattern(path) for path in self.paths}
+        return likely.pop() if len(likely) == 1 else None
+
     def _for_text_only(self) -> list[Conflict]:
         if self.separator is None:
             return []
-        if self.format != "text":
-            return [("separator", self.separator, f"only text has one; format is {self.format}")]
+        if self._known not in ("text", None):
+            return [("separator", self.separator, f"only text has one; format is {self._known}")]
         rule = "a document's lines end in a line feed, whatever its file's do: write \\n for the end of a line"
         return [("separator", self.separator, rule)] if "\r" in self.separator else []
 
     def _for_tables_only(self) -> list[Conflict]:
         found: list[Conflict] = []
-        if self.format == "text" and self.column != "text":
+        known = self._known
+        if known == "text" and self.column != "text":
             found.append(("column", self.column, "text has no columns; format is text (or jsonl, parquet, arrow)"))
-        if self.format == "text" and self.where is not None:
+        if known == "text" and self.where is not None:
             found.append(("where", self.where.relation, "text has no columns to choose by; format is text"))
-        if self.format != "jsonl" and self.malformed != "error":
-            found.append(("malformed", self.malformed, f"only a line of JSON can be so; format is {self.format}"))
+        if known not in ("jsonl", None) and self.malformed != "error":
+            found.append(("malformed", self.malformed, f"only a line of JSON can be so; format is {known}"))
         return found
 
     def _addresses(self) -> list[Conflict]:

@@ -22,7 +22,8 @@ def conflicts_between(architecture: Architecture, *, recipe: Recipe) -> Iterator
         yield "tokens", recipe.tokens, f"{recipe.tokens} tokens are less than {step}"
     elif recipe.warmup_steps > steps:
         rule = f"the warm-up is longer than the run of {steps} steps, so that the peak learning rate is never reached"
-        yield "warmup_steps", recipe.warmup_steps, f"{rule}; at most {steps}"
+        where = f"as in the study's `baseline: {{warmup_steps: {steps // 10}}}`, or give the run more tokens"
+        yield "warmup_steps", recipe.warmup_steps, f"{rule}; at most {steps}, {where}"
     if isinstance(recipe.packing, DocumentPacking):
         yield from _packing_conflicts(architecture)
 

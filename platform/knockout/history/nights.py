@@ -6,11 +6,13 @@ The invariant: two nights share no seed, and no night one with a study as it is 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import date
 from functools import cache
 from pathlib import Path
 
 import knockout
+from knockout.history.rows import Row
 
 FIRST_DAY = date(2020, 1, 1)
 SEEDS_A_NIGHT = 100
@@ -20,6 +22,17 @@ SEEDS_A_NIGHT = 100
 def first_seed_of(day: date) -> int:
     """The first seed of a day's sweep."""
     return ((day - FIRST_DAY).days + 1) * SEEDS_A_NIGHT
+
+
+def num_nights(past: Iterable[Row], *, besides: int) -> int:
+    """Earlier nights, each set of seeds once; not the one whose first seed is `besides`."""
+    return len({row.first_seed for row in past} - {besides})
+
+
+def repeats(tonight: Iterable[Row], *, past: Iterable[Row]) -> float | None:
+    """When the same studies last had the same seeds, in seconds since 1970: that is the same evidence; None if never."""
+    keys = {(row.study, row.first_seed) for row in tonight}
+    return max((row.time for row in past if (row.study, row.first_seed) in keys), default=None)
 
 
 @cache

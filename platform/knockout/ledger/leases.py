@@ -7,6 +7,7 @@ database's clock, which is one for all hosts.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from knockout.errors import InputError
 from knockout.ledger.dialects import DatabaseTime
 from knockout.ledger.process import SILENT, Owner
 from knockout.ledger.tables import runs, submissions
@@ -24,6 +26,8 @@ HEARTBEAT_SECONDS = 5.0
 """Who holds a run, or executes a submission, says so often that it still works."""
 LEASE_SECONDS = 60.0
 """A lease is lost when its heartbeat is older than this: also that of a process which is there but does not move."""
+VARIABLE = "KNOCKOUT_LEASE_SECONDS"
+"""Another length of leases, the same on every machine: a network that is often away wants a longer one."""
 HELD_TO_THE_END = "while it held the run"
 """Ends the reason of a run whose owner is dead."""
 NOBODY = {"host": None, "pid": None, "process_started": None}
@@ -33,6 +37,20 @@ LEASE: list[sql.ColumnElement[Any]] = [*(runs.c[name] for name in ("identity", *
 """What says who holds a run."""
 EXECUTION: list[sql.ColumnElement[Any]] = [*(submissions.c[name] for name in ("submission", "created", *_HOLDER)), _NOW]
 """What says who executes a submission."""
+
+
+def lease_seconds() -> float:
+    """How long a lease lasts without a sign of life. Raises InputError."""
+    said = os.environ.get(VARIABLE)
+    if said is None:
+        return LEASE_SECONDS
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = 0.0
+    if not 2 * HEARTBEAT_SECONDS <= seconds < float("inf"):
+        raise InputError(f"${VARIABLE}: '{said}' is not a length in seconds of at least {2 * HEARTBEAT_SECONDS:g}")
+    return seconds
 
 
 def owner_of(row: Row[Any]) -> Owner | None:
@@ -94,5 +112,6 @@ def end_executions(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]
 def _death(owner: Owner, *, heartbeat: float | None, now: float) -> str | None:
     if owner.alive() is False:
         return f"{owner} died"
-    silent = now - (heartbeat or 0.0) > LEASE_SECONDS
-    return f"{owner} {SILENT} for {LEASE_SECONDS:g} s" if silent else None
+    seconds = lease_seconds()
+    silent = now - (heartbeat or 0.0) > seconds
+    return f"{owner} {SILENT} for {seconds:g} s" if silent else None

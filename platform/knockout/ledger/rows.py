@@ -29,6 +29,8 @@ class LedgerRun:
     owner: Owner | None
     seconds: float
     metrics: dict[str, float]
+    ended: float | None = None
+    """When its result was sealed, in seconds since 1970."""
 
     @property
     def finished(self) -> bool:
@@ -62,6 +64,7 @@ def run_of(row: Row[Any]) -> LedgerRun:
         owner_of(row),
         row.seconds,
         json.loads(row.metrics),
+        row.finished,
     )
 
 

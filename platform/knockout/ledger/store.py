@@ -138,13 +138,18 @@ class Ledger:
         return self._changed(_held(identity, owner=owner).values(heartbeat=DatabaseTime()))
 
     @reconnecting
-    def beat_submission(self, submission: str, *, owner: Owner) -> None:
-        """Say that a submission still goes on; one that was taken for dead meanwhile is running again."""
+    def beat_submission(self, submission: str, *, owner: Owner) -> bool:
+        """Say that a submission still goes on; one that was taken for dead meanwhile is running again.
+
+        False when it has ended, or another process goes on with it.
+        """
         table = _submissions.c
+        mine = sql.and_(table.host == owner.host, table.pid == owner.pid, table.process_started == owner.started)
+        running = sql.and_(table.state == "running", sql.or_(mine, table.host.is_(None)))
         revived = sql.and_(table.state == "failed", table.facts.is_(None), table.reason.contains(SILENT))
-        change = _submissions.update().where(table.submission == submission, sql.or_(table.state == "running", revived))
+        change = _submissions.update().where(table.submission == submission, sql.or_(running, revived))
         values = {"state": "running", "reason": None, "finished": None, "heartbeat": DatabaseTime()}
-        self._changed(change.values(**values, **_owner_columns(owner)))
+        return self._changed(change.values(**values, **_owner_columns(owner)))
 
     @reconnecting
     def finish(

@@ -47,13 +47,18 @@ class Workspace:
         return self.folder / "reports" / study / f"{readable}-{hashlib.sha256(arguments.encode()).hexdigest()[:6]}"
 
 
+def find_workspace(folder: Path | None = None) -> Workspace:
+    """The workspace at `folder`, at $KNOCKOUT_HOME, or at ./.knockout, to look into it: nothing is made or written."""
+    return Workspace((folder or Path(os.environ.get(VARIABLE) or ".knockout")).absolute())
+
+
 def open_workspace(folder: Path | None = None) -> Workspace:
-    """The workspace at `folder`, at $KNOCKOUT_HOME, or at ./.knockout; made when it is not there.
+    """The same workspace, to work in it; made when it is not there.
 
     Raises:
         WorkspaceError: it cannot be made or written.
     """
-    path = (folder or Path(os.environ.get(VARIABLE) or ".knockout")).absolute()
+    path = find_workspace(folder).folder
     try:
         for part in (path, path / "corpora", path / "runs", path / "reports"):
             part.mkdir(parents=True, exist_ok=True)

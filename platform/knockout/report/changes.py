@@ -37,7 +37,9 @@ class Sweep:
     missed: tuple[str, ...]
     """What came to no verdicts, and why."""
     nights: int
-    """Sweeps that the history held before."""
+    """Sweeps with other seeds that the history held before."""
+    repeats: str | None = None
+    """When an earlier sweep had the same seeds; it is not counted."""
 
     @property
     def flipped(self) -> bool:
@@ -84,9 +86,16 @@ def html(sweep: Sweep) -> str:
 def _head(sweep: Sweep) -> str:
     held = f"against {sweep.nights} earlier sweep{'' if sweep.nights == 1 else 's'}" if sweep.nights else "the first sweep"
     seeds = f"seeds from {sweep.first_seed:,}"
-    says = "nothing changed" if not sweep.changes else f"{len(sweep.changes)} changes" if sweep.changes[1:] else "1 change"
-    missed = f"; without verdicts: {len(sweep.missed)}" if sweep.missed else ""
-    return f"{sweep.when}, code {sweep.code}, {seeds}, {held}: {says}{missed}."
+    again = f" (the same seeds as {sweep.repeats}, which is not counted)" if sweep.repeats is not None else ""
+    return f"{sweep.when}, code {sweep.code}, {seeds}{again}, {held}: {_outcome(sweep)}."
+
+
+def _outcome(sweep: Sweep) -> str:
+    """What changed, and what came to no verdicts; where all is missing, nothing is said to be unchanged."""
+    count = len(sweep.changes)
+    missed = [f"without verdicts: {len(sweep.missed)}"] if sweep.missed else []
+    changed = ["1 change" if count == 1 else f"{count} changes"] if count else []
+    return "; ".join([*changed, *missed]) or "nothing changed"
 
 
 def _tables(sweep: Sweep) -> list[tuple[str, list[Sequence[str]]]]:

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from knockout.corpus.inspection import QUANTILES, Found, Inspection, Window
-from knockout.corpus.manifest import Counts, Floors, SplitEntry
+from knockout.corpus.manifest import PASSED_OVER, Counts, Floors, Manifest, SplitEntry, shares_reached
+from knockout.declare.generators import Generator
 from knockout.report.accounts import num_bytes
 from knockout.report.escaping import visible
 
@@ -39,6 +40,10 @@ def inspection_data(found: Inspection) -> dict[str, Any]:
         "tokenizer": manifest.declaration.tokenizer.model_dump(mode="json"),
         "splits": {name: _split_data(manifest.split(name)) for name in ("train", "validation")},
         "counts": manifest.counts.model_dump(),
+        "sources": [
+            {**one.model_dump(), "share_reached": reached}
+            for one, reached in zip(manifest.sources, shares_reached(manifest), strict=True)
+        ],
         "floors": manifest.floors.model_dump(),
         "evaluation": manifest.evaluation.model_dump(),
         "lengths": {
@@ -62,6 +67,7 @@ def inspection_text(found: Inspection) -> RenderableType:
         _facts(found),
         _heading("splits"),
         _splits({"train": manifest.splits.train, "validation": manifest.splits.validation}),
+        *_sources(manifest),
         _heading("lengths of documents, in tokens"),
         _quantiles(found),
         _histogram(found),
@@ -80,7 +86,7 @@ def _facts(found: Inspection) -> Table:
         "source": declared.source.kind,
         "tokenizer": f"{declared.tokenizer.kind}; {found.never:,} of its tokens never occur",
         "left out": _left_out(manifest.counts),
-        "duplicates": f"{manifest.counts.duplicates:,} exact copies, kept on the side of the first",
+        "duplicates": _duplicates(manifest),
         "exam": f"{manifest.evaluation.tokens:,} tokens of {manifest.evaluation.split}",
         "floors": _floors(manifest.floors),
         "digest": manifest.digest,
@@ -94,9 +100,40 @@ def _facts(found: Inspection) -> Table:
     return table
 
 
-def _left_out(counts: Counts) -> str:
-    words = {"undecodable": "not UTF-8"}
-    always = ("empty", "undecodable")
+def remarks(manifest: Manifest) -> list[str]:
+    """What someone who prepared a corpus would not expect of it, a line each: documents left out, files passed over, text
+    left over."""
+    skipped = _left_out(manifest.counts.model_copy(update=dict.fromkeys(PASSED_OVER, 0)), always=())
+    passed = {name: n for name, n in manifest.counts.model_dump(include=set(PASSED_OVER)).items() if n}
+    said = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in passed.items())
+    left = ", ".join(
+        f"{one.left_documents:,} documents of {one.name} ({num_bytes(one.left_bytes)})"
+        for one in manifest.sources
+        if one.left_documents
+    )
+    lines = {"left out": skipped, "passed over": said, "left over to keep the shares": left}
+    return [f"{what}: {line}" for what, line in lines.items() if line]
+
+
+def _duplicates(manifest: Manifest) -> str:
+    drawn = isinstance(manifest.declaration.source, Generator)
+    where = "each on a side of its own, as they were drawn" if drawn else "kept on the side of the first"
+    return f"{manifest.counts.duplicates:,} exact copies, {where}"
+
+
+def _sources(manifest: Manifest) -> Iterator[RenderableType]:
+    """What a mixture holds of each of its sources."""
+    if not manifest.sources:
+        return
+    yield _heading("sources of the mixture")
+    table = _table("", "share", "reached", "documents", "left over")
+    for one, reached in zip(manifest.sources, shares_reached(manifest), strict=True):
+        table.add_row(one.name, f"{one.share:.1%}", f"{reached:.1%}", f"{one.documents:,}", f"{one.left_documents:,}")
+    yield table
+
+
+def _left_out(counts: Counts, *, always: tuple[str, ...] = ("empty", "undecodable")) -> str:
+    words = {"undecodable": "not UTF-8", "near_duplicates": "near or exact copies"}
     found = {name: n for name, n in counts.model_dump().items() if name != "duplicates" and (n or name in always)}
     return ", ".join(f"{n:,} {words.get(name, name.replace('_', ' '))}" for name, n in found.items())
 

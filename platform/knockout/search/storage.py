@@ -35,7 +35,7 @@ def open_storage(url: str) -> RDBStorage:
     engine = sql.create_engine(url, poolclass=sql.NullPool)
     with engine.begin() as connection:
         connection.execute(sql.select(sql.func.pg_advisory_xact_lock(MAKING)))
-        return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+        return RDBStorage(url, engine_kwargs={"poolclass": sql.NullPool})
 
 
 def _file(workspace: Path) -> Path:

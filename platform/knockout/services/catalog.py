@@ -178,6 +178,7 @@ def worker(*, pool: str, slots: int | None, prefect: str) -> Server:
     def environment(workspace: Path, port: int, borrowed: bool) -> dict[str, str]:
         return {
             **server_environment(workspace),
+            "KNOCKOUT_HOME": str(workspace.resolve()),  # its own, where machines share no disk
             **kept_secrets(workspace),
             **kept_credentials(workspace),
             "PREFECT_API_URL": f"{prefect}/api",

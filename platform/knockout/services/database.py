@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,15 @@ SECRETS = (VARIABLE, "PGPASSWORD")
 """What a process needs in its environment to reach the database; training processes have none of it."""
 SCHEMES = ("postgresql", "postgres")
 CONNECT_SECONDS = 10
+CUT_OFF: Mapping[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds
+}
+"""A connection whose other end is gone without a word is given up after some 20 s, not after many minutes."""
+_FORGETTING = "-ctcp_keepalives_idle=20 -ctcp_keepalives_interval=10 -ctcp_keepalives_count=3 -ctcp_user_timeout=50000"
+"""The server gives up a client that is gone without a word, and what it held, after about 50 s."""
 PATIENCE_SECONDS = 90.0
 """A server that does not answer (it is being restarted, or the network is) is asked again for so long."""
 PAUSE_SECONDS = 0.5
@@ -62,7 +71,9 @@ class Database:
         """The address as SQLAlchemy takes it, password and all; new connections then look into one schema only."""
         url = self._url().set(drivername=f"postgresql+{driver}")
         if schema is not None:
-            url = url.update_query_dict({"options": _options(schema)})
+            url = url.update_query_dict(
+                {"options": _options(schema), **{name: str(value) for name, value in CUT_OFF.items()}}
+            )
         return url.render_as_string(hide_password=False)
 
     def make(self, *, schema: Schema) -> None:
@@ -105,7 +116,7 @@ class Database:
         import psycopg
 
         url = self._url().set(drivername="postgresql").render_as_string(hide_password=False)
-        return patiently(lambda: psycopg.connect(url, connect_timeout=CONNECT_SECONDS))
+        return patiently(lambda: psycopg.connect(url, connect_timeout=CONNECT_SECONDS, options=_FORGETTING, **CUT_OFF))
 
     def _url(self) -> URL:
         from sqlalchemy.engine import make_url
@@ -170,11 +181,11 @@ def patiently(connect: Any) -> Any:
 
 def connect_arguments(schema: Schema) -> dict[str, Any]:
     """What SQLAlchemy gives the driver for connections that look into one schema."""
-    return {"options": _options(schema), "connect_timeout": CONNECT_SECONDS, "application_name": "knockout"}
+    return {"options": _options(schema), "connect_timeout": CONNECT_SECONDS, "application_name": "knockout", **CUT_OFF}
 
 
 def _options(schema: Schema) -> str:
-    return f"-csearch_path={schema} -cidle_in_transaction_session_timeout={IDLE_SECONDS}s"
+    return f"-csearch_path={schema} -cidle_in_transaction_session_timeout={IDLE_SECONDS}s {_FORGETTING}"
 
 
 def _may_come_back(error: Exception) -> bool:

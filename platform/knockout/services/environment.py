@@ -42,7 +42,18 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 def settings(workspace: Path) -> dict[str, str]:
     """What knockout itself sets, for a workspace."""
-    return {**TELEMETRY_OFF, **QUIET, "PREFECT_HOME": str(workspace.resolve() / "prefect")}
+    place = workspace.resolve()
+    return {**TELEMETRY_OFF, **QUIET, **_homeless(place), "PREFECT_HOME": str(place / "prefect")}
+
+
+def _homeless(workspace: Path) -> dict[str, str]:
+    """Where matplotlib, which Lightning imports, keeps its list of fonts when the user's folder cannot be written.
+
+    Where it can, that list is shared: to make it takes a second.
+    """
+    if "MPLCONFIGDIR" in os.environ or os.access(os.path.expanduser("~"), os.W_OK):
+        return {}
+    return {"MPLCONFIGDIR": str(workspace / "matplotlib")}
 
 
 def quiet_environment(workspace: Path, *, keep: Collection[str] = ()) -> dict[str, str]:

@@ -193,7 +193,8 @@ def describe(pid: int | None) -> str:
     if pid is None:
         return "a process that this user cannot see"
     try:
-        words = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        written = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
-        words = ""
+        written = ""
+    words = " ".join(written.split())  # code given with -c has lines
     return f"process {pid} ({words[:160]})" if words else f"process {pid}"

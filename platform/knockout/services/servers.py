@@ -46,10 +46,16 @@ class ServiceStatus:
 def up(workspace: Path, *, ports: Mapping[str, int] | None = None) -> list[Service]:
     """Start every service that is not running, and wait until all answer (up to 120 s).
 
-    A service that runs already stays as it is, whatever port is asked for. Raises ServiceError: a port is
-    taken, or a server ended or hung while starting (then it is stopped; the others stay up).
+    A service that runs already stays as it is. Raises ServiceError: a port is taken, or a service runs already on another
+    port than the one asked for (then nothing is started), or a server ended or hung while starting (then it is stopped; the
+    others stay up).
     """
     wanted = chosen_ports(ports or {})
+    refusals = [
+        why for name, port in wanted.items() if (why := _refused(name, port, workspace, asked=name in (ports or {})))
+    ]
+    if refusals:
+        raise ServiceError("\n".join(refusals))
     with ThreadPoolExecutor(len(wanted)) as pool:
         started = [pool.submit(up_one, workspace, server=SERVERS[name], port=port) for name, port in wanted.items()]
     errors = [error for future in started if (error := future.exception()) is not None]
@@ -81,6 +87,18 @@ def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
     if len(set(chosen.values())) < len(chosen):
         raise ServiceError(f"each service needs a port of its own, found {chosen}")
     return chosen
+
+
+def _refused(name: str, port: int, workspace: Path, *, asked: bool) -> str | None:
+    """Why a service cannot have a port, or None. What an earlier, killed guard left behind on it is ended."""
+    server = SERVERS[name]
+    with locked(store_lock(workspace, name=name), timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30):
+        service = state.read(workspace, server=server)
+        if service is not None and state.running(service, path=server.state(workspace)):
+            other = asked and service.port != port
+            return f"{name} runs already on {service.port}: `knockout down` first for another port" if other else None
+        end(marked(mark(workspace, server=server)), grace_seconds=server.grace_seconds)
+        return why_taken(port, server=server)
 
 
 def up_one(workspace: Path, *, server: Server, port: int) -> Service:
@@ -121,7 +139,8 @@ def mark(workspace: Path, *, server: Server) -> str:
 def start_anew(workspace: Path, *, server: Server, port: int) -> Service:
     """Start a service and record it. What an earlier, killed guard left behind is ended first."""
     end(marked(mark(workspace, server=server)), grace_seconds=server.grace_seconds)
-    refuse_taken_port(port, server=server)
+    if (why := why_taken(port, server=server)) is not None:
+        raise ServiceError(why)
     pid = launch_detached(to_start(workspace, server=server, port=port))
     log = server.log(workspace)
     guard = identify(pid)
@@ -132,13 +151,13 @@ def start_anew(workspace: Path, *, server: Server, port: int) -> Service:
     return service
 
 
-def refuse_taken_port(port: int, *, server: Server) -> None:
-    """Raise ServiceError if the port cannot be bound, saying who holds it and what to do."""
+def why_taken(port: int, *, server: Server) -> str | None:
+    """Why a port cannot be bound, who holds it and what to do, or None."""
     reason = refusal(port)
     if reason is None:
-        return
+        return None
     why = f"is taken by {describe(listener(port))}" if reason == "taken" else f"cannot be used: {reason}"
-    raise ServiceError(
+    return (
         f"port {port} for {server.name} {why}; stop that process, or give {server.name} another port, "
         f"for example {port + 10}"
     )

@@ -110,9 +110,11 @@ def _lies_there(path: Path, *, data: dict[str, Any]) -> bool:
 
 
 def _long_enough(manifest: Manifest, *, context: int, name: str) -> None:
-    smallest = min(manifest.splits.train.tokens, manifest.evaluation.tokens)
-    if smallest <= context:
+    corpus, exam = manifest.declaration, manifest.declaration.evaluation
+    if context > exam.segment_tokens:
+        raise CorpusError(f"{name}: the exam of corpus {corpus.corpus} {exam.too_short_for(context)}")
+    if (tokens := manifest.splits.train.tokens) <= context:
         raise CorpusError(
-            f"{name}: a window of {context} tokens does not fit the corpus '{manifest.declaration.corpus}', whose smaller "
-            f"split has {smallest:,}: give it more text or the study a smaller context"
+            f"{name}: a window of {context:,} tokens does not fit the corpus {corpus.corpus}, whose train split has "
+            f"{tokens:,}: give it more text or the study a smaller context"
         )

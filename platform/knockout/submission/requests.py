@@ -10,15 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knockout.declare.load import Loaded, Overrides, find_study, load_study
+from knockout import project
+from knockout.declare.load import Loaded, Overrides, as_path, find_study, load_study
 from knockout.errors import WorkspaceError
 from knockout.ledger.stops import request_stop
 from knockout.ledger.store import Ledger
-from knockout.ledger.workspace import Workspace, make_folder, write_json
+from knockout.ledger.workspace import Workspace, make_folder, write_atomically, write_json
 from knockout.services.objects import find_store
 from knockout.submission.options import Options
 
 FOLDER = "submissions"
+DECLARATIONS = ("ablations/**/*.yaml", "data/*.yaml")
+"""What a project declares, as patterns below its folder."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Request:
     """When it was handed over, in seconds since 1970."""
     overrides: Overrides = field(default_factory=Overrides)
     options: Options = field(default_factory=Options)
+    declarations: dict[str, str] = field(default_factory=dict)
+    """The project's files by their path below its folder, for machines that do not have it; none where they share a disk."""
 
     @property
     def study_name(self) -> str:
@@ -43,7 +48,36 @@ class Request:
 
     def load(self) -> Loaded:
         """The study as it is now, seen from the current folder; raises as `load_study`."""
-        return load_study(find_study(self.study), overrides=self.overrides)
+        path = as_path(self.study)
+        here = self.study if path is None or path.exists() else self.study_name
+        return load_study(find_study(here), overrides=self.overrides)
+
+    def place(self, workspace: Workspace) -> Path:
+        """The project's folder where it is on this machine and says the same, or else a folder of the workspace that does.
+
+        Raises:
+            WorkspaceError: the workspace cannot be written.
+        """
+        there = Path(self.project)
+        if all(_says(there / name, text=text) for name, text in self.declarations.items()):
+            return there
+        laid_out = workspace.folder / FOLDER / self.submission
+        for name, text in self.declarations.items():
+            make_folder((laid_out / name).parent)
+            write_atomically(laid_out / name, text=text)
+        return laid_out
+
+
+def declarations_of(folder: Path, *, study: Path, workspace: Workspace) -> dict[str, str]:
+    """What machines that share no disk must know of a project: its declarations, and the study's file wherever it is.
+
+    Nothing where the workspace has no store, and for the project that comes with knockout.
+    """
+    if find_store(workspace.folder) is None or folder == project.root():
+        return {}
+    declared = {path: str(path.relative_to(folder)) for pattern in DECLARATIONS for path in folder.glob(pattern)}
+    declared.setdefault(study.absolute(), f"ablations/{study.name}")
+    return {name: path.read_text() for path, name in sorted(declared.items())}
 
 
 def write_request(request: Request, *, workspace: Workspace) -> None:
@@ -53,6 +87,12 @@ def write_request(request: Request, *, workspace: Workspace) -> None:
     write_json(path, data=asdict(request))
     if (store := find_store(workspace.folder)) is not None:
         store.put([(path, f"{FOLDER}/{path.name}")])
+
+
+def has_request(submission: str, *, workspace: Workspace) -> bool:
+    """Whether a submission was handed to a pool. Raises WorkspaceError."""
+    path, store = _path(submission, workspace=workspace), find_store(workspace.folder)
+    return path.exists() or (store is not None and store.has(f"{FOLDER}/{path.name}"))
 
 
 def read_request(submission: str, *, workspace: Workspace) -> Request:
@@ -82,6 +122,13 @@ def withdraw(submission: str, *, ledger: Ledger) -> None:
     """Take back a request that no process has begun: whoever is told of it, on whatever machine, does nothing."""
     request_stop(ledger, submissions=[submission])
     _path(submission, workspace=ledger.workspace).unlink(missing_ok=True)
+
+
+def _says(path: Path, *, text: str) -> bool:
+    try:
+        return path.read_text() == text
+    except (OSError, ValueError):
+        return False
 
 
 def _path(submission: str, *, workspace: Workspace) -> Path:

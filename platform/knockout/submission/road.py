@@ -91,6 +91,8 @@ class Road:
         self.active: dict[str, BoundRun] = {}
         self.tuned: dict[tuple[str, str], tuple[Cell, Tuned]] = {}
         self.submitted = False
+        self.missed: str | None = None
+        """What MLflow could not be told, once the submission has ended."""
 
     def __enter__(self) -> Road:
         self.ledger = Ledger(self.workspace)
@@ -109,13 +111,14 @@ class Road:
         if error is not None:
             self.limits.stop.end(Ending("cancelled", f"its submission ended: {error}"))
         self.hands.close()
-        if ending is not None:
+        if ending is not None and not self.is_replaced:
             self.mirroring.give_up(state=ending[0], reason=ending[1])
-        if (missed := self.mirroring.close()) is not None:
-            self.listener.note(missed)
+        self.missed = self.mirroring.close()
+        if self.missed is not None:
+            self.listener.note(self.missed)
         self.ticker.__exit__(kind, error, trace)
-        if self.submitted:
-            self._leave(ending, shown=self.options.mlflow and missed is None)
+        if self.submitted and not self.is_replaced:
+            self._leave(ending, shown=self.options.mlflow and self.missed is None)
         self.ledger.close()
 
     def prepare(self) -> None:
@@ -155,6 +158,11 @@ class Road:
         self.raise_if_stopped()
         if self.limits.stop.is_set():
             raise RunError(f"{self.limits.stop.ending.reason}; the same command goes on from here")
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another process goes on with the submission, since this one was taken for dead."""
+        return self.ticker.replaced.is_set()
 
     @property
     def is_over(self) -> bool:

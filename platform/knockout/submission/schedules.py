@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from knockout import project
+from knockout.declare.document import Document
+from knockout.declare.load import validate
 from knockout.declare.problems import nearest
 from knockout.declare.schedules import FILE, Schedule, load_schedules
-from knockout.errors import InputError, WorkspaceError
+from knockout.errors import DeclarationError, InputError, WorkspaceError
 from knockout.ledger.workspace import Workspace, write_json
 from knockout.services.locks import locked
 
@@ -36,6 +38,14 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Unsound:
+    """A schedule that the workspace keeps and that cannot be: it never runs."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
 class _Kept:
     """What the workspace keeps of schedules."""
 
@@ -46,7 +56,7 @@ class _Kept:
 
 
 def schedules(workspace: Workspace) -> tuple[Known, ...]:
-    """Every schedule, the declared ones first.
+    """Every schedule that is sound, the declared ones first.
 
     Raises:
         DeclarationError: flows/schedules.yaml is wrong.
@@ -57,11 +67,17 @@ def schedules(workspace: Workspace) -> tuple[Known, ...]:
         Known(one, project=str(file.parents[1]), declared=str(file), active=kept.active.get(one.schedule, one.active))
         for file, one in _declared()
     ]
-    for data in kept.added.values():
-        one = Schedule.model_validate_json(json.dumps(data["schedule"]))
-        active = kept.active.get(one.schedule, one.active)
-        found.append(Known(one, project=data["project"], declared=None, active=active))
+    for name, data in kept.added.items():
+        if isinstance(one := _sound(name, data=data), Schedule):
+            active = kept.active.get(one.schedule, one.active)
+            found.append(Known(one, project=data["project"], declared=None, active=active))
     return tuple(found)
+
+
+def unsound(workspace: Workspace) -> tuple[Unsound, ...]:
+    """The schedules that the workspace keeps and that cannot be. Raises WorkspaceError as `schedules`."""
+    every = [_sound(name, data=data) for name, data in _read(workspace).added.items()]
+    return tuple(one for one in every if isinstance(one, Unsound))
 
 
 def find_schedule(name: str, *, workspace: Workspace) -> Known:
@@ -80,7 +96,7 @@ def add(schedule: Schedule, *, folder: Path, workspace: Workspace) -> None:
         InputError: there is one of that name.
     """
     with _changing(workspace) as kept:
-        if schedule.schedule in [one.schedule.schedule for one in schedules(workspace)]:
+        if schedule.schedule in {*kept.added, *(one.schedule.schedule for one in schedules(workspace))}:
             raise InputError(f"there is a schedule '{schedule.schedule}': remove it first, or choose another name")
         data = {"schedule": schedule.model_dump(mode="json"), "project": str(folder)}
         _write(replace(kept, added={**kept.added, schedule.schedule: data}), workspace=workspace)
@@ -93,7 +109,8 @@ def remove(name: str, *, workspace: Workspace) -> None:
         InputError: there is none of that name, or a file declares it.
     """
     with _changing(workspace) as kept:
-        if (declared := find_schedule(name, workspace=workspace).declared) is not None:
+        if name not in kept.added:
+            declared = find_schedule(name, workspace=workspace).declared
             raise InputError(f"{declared} declares '{name}': take it out there, or `knockout schedule pause {name}`")
         added = {key: value for key, value in kept.added.items() if key != name}
         active = {key: value for key, value in kept.active.items() if key != name}
@@ -105,6 +122,13 @@ def set_active(name: str, *, active: bool, workspace: Workspace) -> None:
     with _changing(workspace) as kept:
         find_schedule(name, workspace=workspace)
         _write(replace(kept, active={**kept.active, name: active}), workspace=workspace)
+
+
+def _sound(name: str, *, data: Mapping[str, Any]) -> Schedule | Unsound:
+    try:
+        return validate(Document(dict(data["schedule"])), model=Schedule)
+    except DeclarationError as error:
+        return Unsound(name, "; ".join(f"{problem.path}: {problem.message}" for problem in error.problems))
 
 
 def _declared() -> Iterator[tuple[Path, Schedule]]:

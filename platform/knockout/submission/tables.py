@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -24,6 +25,8 @@ from knockout.submission.schedules import Known
 from knockout.submission.slots import usable_cores
 from knockout.submission.watching import QueueState, RunState, SubmissionState
 
+SHORT = 8
+"""Digits of an identity: `knockout why` takes its beginning."""
 _MARKS = {"serious": "unfair?", "note": "note:"}
 
 
@@ -115,32 +118,36 @@ def queue_table(queues: Sequence[QueueState]) -> Table:
 
 
 def run_table(runs: Sequence[RunState]) -> Table:
-    """The runs of a submission."""
-    table = _table("run", "identity", "state", "step", "where", "reason")
-    for run in runs:
+    """The runs of a submission, with so much of each identity as tells them apart, and no column that says nothing."""
+    told = [("where", [run.where or "" for run in runs]), ("reason", [run.reason or "" for run in runs])]
+    shown = [(title, texts) for title, texts in told if any(texts)]
+    table = _table("run", "state", "step", "identity", *(title for title, _ in shown))
+    for place, run in enumerate(runs):
         step = f"{run.step:,} of {run.planned_steps:,}"
-        table.add_row(run.name, run.identity, run.state, step, run.where or "", run.reason or "")
+        table.add_row(run.name, run.state, step, run.identity[:SHORT], *(texts[place] for _, texts in shown))
     return table
 
 
 def schedule_table(known: Sequence[Known], *, due: Mapping[str, float], ticks: Mapping[str, Tick]) -> Table:
     """Schedules: when each is due next, and how its last sweep ended."""
-    table = _table("schedule", "when", "next", "last", "what")
+    table = _table("schedule", "when", "next", "last", "pool", "what")
     for one in known:
         name, last = one.schedule.schedule, ticks.get(one.schedule.schedule)
         table.add_row(
             name,
             f"{one.schedule.cron} {one.schedule.timezone}",
-            minute(due[name]) if one.active else "paused",
+            minute(due[name], zone=one.schedule.timezone) if one.active else "paused",
             last.state if last is not None else "",
+            one.schedule.pool,
             ", ".join(one.schedule.studies) + (f" at {one.schedule.size}" if one.schedule.size is not None else ""),
         )
     return table
 
 
-def minute(seconds: float) -> str:
-    """A time of day here, to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+def minute(seconds: float, *, zone: str | None = None) -> str:
+    """A time of day to the minute, in a zone, or else in this machine's: `2026-11-30 02:30 CET`."""
+    when = datetime.fromtimestamp(seconds, UTC).astimezone(ZoneInfo(zone) if zone is not None else None)
+    return f"{when:%Y-%m-%d %H:%M %Z}"
 
 
 def submission_table(states: Sequence[SubmissionState]) -> Table:
@@ -176,6 +183,6 @@ def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
     for column in columns:
         right = column in ("parameters", "FLOPs/token", "steps", "tokens", "share", "seeds", "")
-        wraps = column in ("changes", "reason", "corpus", "what")
+        wraps = column in ("changes", "reason", "corpus", "what", "run", "where")
         table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
     return table

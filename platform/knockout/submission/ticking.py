@@ -57,6 +57,8 @@ class Ticker:
         self.mirroring = mirroring
         self.over = threading.Event()
         self.beaten = time.monotonic()
+        self.replaced = threading.Event()
+        """Set when another process goes on with the submission: this one was taken for dead, and has no more say in it."""
         self.thread = threading.Thread(target=self._work, name="ticker", daemon=True)
 
     def __enter__(self) -> Ticker:
@@ -83,7 +85,15 @@ class Ticker:
             if stop_requested(self.ledger, submission=self.submission):
                 self.stop.end(Ending("cancelled", "stopped by `knockout stop`"))
             if time.monotonic() - self.beaten > HEARTBEAT_SECONDS:
-                self.ledger.beat_submission(self.submission, owner=self.owner)
+                self._beat()
                 self.beaten = time.monotonic()
         except WorkspaceError as unreachable:
             log.debug("%s; the next tick tries again", unreachable)
+
+    def _beat(self) -> None:
+        if self.ledger.beat_submission(self.submission, owner=self.owner):
+            return
+        known = self.ledger.submission(self.submission)
+        if known is not None and known.state == "running" and known.owner != self.owner:
+            self.replaced.set()
+            self.stop.end(Ending("cancelled", f"{known.owner} goes on with it"))

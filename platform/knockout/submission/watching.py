@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from knockout.ledger.store import PRUNED, Ledger, Submission
+from knockout.ledger.store import PRUNED, Ledger, LedgerRun, Submission
 from knockout.training.progress import read_progress
 
 
 @dataclass(frozen=True)
 class SubmissionState:
-    """One submission and how many of its runs have a result, or were pruned."""
+    """One submission and how many of its runs have a result, or were pruned; when it was cut off, how many had by then."""
 
     submission: str
     study: str
@@ -76,5 +76,11 @@ def submissions(ledger: Ledger, *, limit: int) -> list[SubmissionState]:
 
 def _state(ledger: Ledger, item: Submission) -> SubmissionState:
     identities = {identity for identity, *_ in ledger.asked(item.submission)}
-    finished = sum(run.finished or run.state == PRUNED for run in ledger.runs(identities))
+    finished = sum(_counts(run, of=item) for run in ledger.runs(identities))
     return SubmissionState(item.submission, item.study, item.state, item.reason, item.created, len(identities), finished)
+
+
+def _counts(run: LedgerRun, *, of: Submission) -> bool:
+    """Whether a submission saw the end of a run; one that came to its end saw that of each."""
+    late = of.state not in ("running", "done") and run.ended is not None and run.ended > (of.finished or run.ended)
+    return (run.finished or run.state == PRUNED) and not late

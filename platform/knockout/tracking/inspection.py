@@ -14,7 +14,8 @@ from typing import Any
 
 from knockout.services.database import find_database
 from knockout.tracking import naming
-from knockout.tracking.store import BUSY_TIMEOUT_SECONDS, folder
+from knockout.tracking.database_file import BUSY_TIMEOUT_SECONDS, NAME
+from knockout.tracking.store import folder
 
 Execute = Callable[[str, tuple[str, ...]], Iterable[Any]]
 _RUNS = """
@@ -49,7 +50,7 @@ class Shown:
 
 def database(workspace: Path) -> Path:
     """The store's SQLite file."""
-    return folder(workspace) / "mlflow.db"
+    return folder(workspace) / NAME
 
 
 def is_there(workspace: Path) -> bool:

@@ -10,26 +10,25 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
-import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from knockout.errors import ServiceError, WorkspaceError
-from knockout.services.database import find_database, store_url
+from knockout.services.database import Database, find_database, store_url
 from knockout.services.environment import QUIET, TELEMETRY_OFF
 from knockout.services.locks import locked, store_lock
 from knockout.services.relocation import artifact_root, relocate
+from knockout.tracking.database_file import NAME, make_ready
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOCK_TIMEOUT_SECONDS = 180.0
-BUSY_TIMEOUT_SECONDS = 60.0
 STORE_MODULES = ("mlflow", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
 
 
@@ -40,7 +39,7 @@ def folder(workspace: Path) -> Path:
 
 def tracking_uri(workspace: Path) -> str:
     """The address that MLflow's clients and server take."""
-    return store_url(workspace, schema="mlflow", file=folder(workspace) / "mlflow.db")
+    return store_url(workspace, schema="mlflow", file=folder(workspace) / NAME)
 
 
 def artifact_location(workspace: Path, *, experiment: str) -> str:
@@ -69,7 +68,7 @@ def prepare(workspace: Path) -> str:
 def is_prepared(place: Path, *, version: str) -> bool:
     """Whether this version of MLflow has migrated the store."""
     marker = place / "prepared"
-    has_store = (place / "mlflow.db").is_file() or find_database(place.parent) is not None
+    has_store = (place / NAME).is_file() or find_database(place.parent) is not None
     return has_store and marker.is_file() and marker.read_text().strip() == _said(place, version=version)
 
 
@@ -98,32 +97,42 @@ def _turn(workspace: Path) -> Iterator[None]:
 
 
 def migrate(workspace: Path) -> None:
-    """Create or upgrade every table, with the lock held. An older store is copied aside first."""
+    """Create or upgrade every table, with the lock held. An older store is copied aside first.
+
+    Raises WorkspaceError where the installed MLflow cannot use the store.
+    """
     import_mlflow()
     from mlflow.exceptions import MlflowException
+
+    place, database = folder(workspace), find_database(workspace)
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        if database is None:
+            make_ready(place, artifacts=artifact_root(workspace), was_whole=(place / "prepared").is_file())
+        else:
+            _migrate_shared(database, workspace=workspace)
+    except (MlflowException, alembic_error(), sql_error(shared=database is not None)) as error:
+        where = place / NAME if database is None else f"the database {database.shown}"
+        raise WorkspaceError(
+            f"{where}: MLflow {importlib.metadata.version('mlflow')} cannot use this store ({str(error).splitlines()[0]}); "
+            f"it may come from a newer MLflow: install that, or move the store away and let `knockout doctor --repair` "
+            f"build it again"
+        ) from error
+
+
+def _migrate_shared(database: Database, *, workspace: Path) -> None:
+    """The same in a database that machines share, in which a migration is one transaction."""
     from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    place, uri = folder(workspace), tracking_uri(workspace)
-    place.mkdir(parents=True, exist_ok=True)
-    database = find_database(workspace)
-    try:
-        has_tables = use_wal(place / "mlflow.db") if database is None else database.has("runs", schema="mlflow")
-        if has_tables:
-            engine = utils.create_sqlalchemy_engine_with_retry(uri)
-            if utils._get_schema_version(engine) != utils._get_latest_schema_revision():
-                if database is None:
-                    copy_aside(place)
-                utils._upgrade_db(engine)  # what `mlflow db upgrade` does
-            engine.dispose()
-        # The constructor creates the tables of an empty database, and the default experiment.
-        SqlAlchemyStore(uri, artifact_root(workspace)).engine.dispose()
-    except (MlflowException, alembic_error()) as error:
-        where = place / "mlflow.db" if database is None else f"the database {database.shown}"
-        raise WorkspaceError(
-            f"{where}: MLflow {importlib.metadata.version('mlflow')} cannot use this store ({error}); "
-            f"it may come from a newer MLflow: install that, or move the file away"
-        ) from error
+    uri = tracking_uri(workspace)
+    if database.has("runs", schema="mlflow"):
+        engine = utils.create_sqlalchemy_engine_with_retry(uri)
+        if utils._get_schema_version(engine) != utils._get_latest_schema_revision():
+            utils._upgrade_db(engine)  # what `mlflow db upgrade` does
+        engine.dispose()
+    # The constructor creates the tables of an empty database, and the default experiment.
+    SqlAlchemyStore(uri, artifact_root(workspace)).engine.dispose()
 
 
 def alembic_error() -> type[Exception]:
@@ -131,21 +140,10 @@ def alembic_error() -> type[Exception]:
     return importlib.import_module("alembic.util").CommandError
 
 
-def use_wal(database: Path) -> bool:
-    """Turn on write-ahead logging: a writer waits 0.2 s at most, not 3 s. Returns whether it has tables."""
-    with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        return connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0] > 0
-
-
-def copy_aside(place: Path) -> None:
-    """Keep the store as it was before a migration, as `mlflow.db.before-VERSION`."""
-    target = place / f"mlflow.db.before-{importlib.metadata.version('mlflow')}"
-    with (
-        closing(sqlite3.connect(place / "mlflow.db", timeout=BUSY_TIMEOUT_SECONDS)) as source,
-        closing(sqlite3.connect(target)) as copy,
-    ):
-        source.backup(copy)
+def sql_error(*, shared: bool) -> type[Exception]:
+    """What the database raises when a migration does not fit its tables; of a shared one, not that it is out of reach."""
+    errors = importlib.import_module("sqlalchemy.exc")
+    return errors.ProgrammingError if shared else errors.SQLAlchemyError
 
 
 def connect(workspace: Path) -> MlflowClient:

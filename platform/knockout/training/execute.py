@@ -170,8 +170,11 @@ def _bring(work: _Work) -> bool:
 
 
 def _shared(work: _Work, *, end: _End) -> _End:
-    """The end, once other machines can have its result; a failure where the store does not take it."""
-    if end.result is None:
+    """The end, once other machines can have its result; a failure where the store does not take it.
+
+    Who has lost the lease shares nothing: the result is another's by now.
+    """
+    if end.result is None or not work.ledger.beat(work.identity, owner=work.owner):
         return end
     try:
         share_result(work.ledger.workspace, work.identity)

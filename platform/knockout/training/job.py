@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from knockout.training.processes import die_with, exit_code_of
+from knockout.training.dying import die_with
+from knockout.training.processes import exit_code_of
 from knockout.training.spec import EXIT_STOPPED, Runtime
 
 GRACE_SECONDS = 0.5

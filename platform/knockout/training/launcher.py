@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -112,18 +114,12 @@ class _Parent:
         self.ready_once = False
         self.gpus = 0
         self.dead = False
-        with log.open("ab") as sink:
-            self.said_before = sink.tell()
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "knockout.training.nursery"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=sink,
-                start_new_session=True,
-                env={**environment, **ONE_THREAD, **HEAP, **PRIMITIVES},
-            )
-        self.reader = threading.Thread(target=self._listen, name="nursery", daemon=True)
+        self.said_before = log.stat().st_size if log.exists() else 0
+        started: Future[subprocess.Popen[bytes]] = Future()
+        # The kernel kills the parent when the thread that started it ends: that is the one which listens to it to its end.
+        self.reader = threading.Thread(target=self._live, args=(environment, started), name="nursery", daemon=True)
         self.reader.start()
+        self.process = started.result()
 
     def wait(self) -> None:
         """Wait until it is ready. Raises RunError when it did not come up."""
@@ -170,9 +166,19 @@ class _Parent:
             except (BrokenPipeError, ValueError):
                 self._bury()
 
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as answers:
+    def _live(self, environment: Mapping[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
+        """Start it, and hear what it says until it has ended."""
+        try:
+            process = _start(environment, log=self.log)
+        except OSError as error:
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        self._listen(process)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as answers:
             for line in answers:
                 self._hear(json.loads(line))
         self._bury()
@@ -195,3 +201,15 @@ class _Parent:
         self.ready.set()
         for child in list(self.children.values()):
             child.ended.set()
+
+
+def _start(environment: Mapping[str, str], *, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as sink:
+        return subprocess.Popen(
+            [sys.executable, "-m", "knockout.training.nursery_start", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            start_new_session=True,
+            env={**environment, **ONE_THREAD, **HEAP, **PRIMITIVES},
+        )

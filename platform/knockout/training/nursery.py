@@ -1,8 +1,9 @@
 """The warm parent of training processes: imports torch and Lightning once, then forks one process for each run.
 
 A fork from here begins to train in a fraction of a second, where a fresh interpreter spends several on imports. The
-invariant: this process starts no threads and computes nothing, so that a fork of it is whole; and when its owner dies,
-however it dies, its standard input ends, and it kills every group that it started.
+invariant: this process starts no threads and computes nothing, so that a fork of it is whole; and it dies with its owner,
+also while it imports or is halted, and its runs with it. Where the kernel does not see to that, its standard input ends, and
+it kills every group that it started.
 
 Requests and answers are lines of JSON:
     {"id": 1, "task": "train", "folder": "…", "runtime": {…}, "environment": {…}}
@@ -27,8 +28,9 @@ import torch
 from knockout.services.locks import acquired
 from knockout.services.processes import Process, identify, is_alive
 from knockout.training.calibrate import calibrate
+from knockout.training.dying import die_with
 from knockout.training.job import train_on_devices
-from knockout.training.processes import die_with, exit_code_of
+from knockout.training.processes import exit_code_of
 from knockout.training.result import read_result, tidy
 from knockout.training.run import train
 from knockout.training.spec import LOCK, LOG, Runtime
@@ -38,10 +40,17 @@ HOLD_SECONDS = 10.0
 
 
 def main() -> None:
-    """Serve requests from standard input until it ends."""
+    """Serve requests from standard input until it ends, or nobody hears the answers."""
+    running: dict[int, int] = {}
+    with contextlib.suppress(BrokenPipeError):
+        _serve_all(running)
+    for pid in running:
+        _signal(pid, signal.SIGKILL)
+
+
+def _serve_all(running: dict[int, int]) -> None:
     wake = _wake_on_child()
     _answer({"ready": True, "gpus": _num_gpus()})
-    running: dict[int, int] = {}
     pending = b""
     while True:
         readable, _, _ = select.select([0, wake], [], [])
@@ -51,12 +60,10 @@ def main() -> None:
         if 0 in readable:
             chunk = os.read(0, 65536)
             if not chunk:
-                break
+                return
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
                 _serve(json.loads(line), running)
-    for pid in running:
-        _signal(pid, signal.SIGKILL)
 
 
 def _serve(request: dict[str, Any], running: dict[int, int]) -> None:
@@ -173,8 +180,3 @@ def _num_gpus() -> int:
 
 def _answer(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)  # taking torch down would cost a second or more, and there is nothing left to be written

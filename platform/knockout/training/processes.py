@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
-import signal
-import sys
 import traceback
 from collections.abc import Callable
 
 from knockout.errors import KnockoutError, WorkspaceError
 from knockout.training.spec import EXIT_UNWRITABLE
-
-PR_SET_PDEATHSIG = 1
-
-
-def die_with(owner: int) -> None:
-    """Ask the kernel to kill this process when its parent dies; where the kernel cannot, the parent's end does it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner:
-        os._exit(1)
 
 
 def exit_code_of(work: Callable[[], int]) -> int:

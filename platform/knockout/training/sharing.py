@@ -1,11 +1,13 @@
 """Runs that machines without a shared disk have in common: results, and checkpoints to go on from.
 
-The invariant: a result is in the store before the ledger says that its run is done; and a checkpoint is there after the
-metrics up to it. What is taken from there is trusted no more than what lies here: digests decide.
+The invariant: a result is in the store before the ledger says that its run is done, and after the files that it names, which
+lie there under their digests: also when a machine that was taken for dead puts its own there, what is read is of one piece.
+A checkpoint is there after the metrics up to it. What is taken from there is trusted no more than what lies here.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -13,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from knockout.errors import WorkspaceError
-from knockout.ledger.workspace import Workspace
+from knockout.ledger.workspace import Workspace, write_atomically
 from knockout.services.objects import ObjectStore, find_store
 from knockout.training.spec import CHECKPOINTS, LOG, MEANING, METRICS, RESULT, SEGMENTS, WEIGHTS
 
@@ -26,9 +28,12 @@ log = logging.getLogger(__name__)
 def share_result(workspace: Workspace, identity: str) -> None:
     """Put a sealed result into the workspace's store, where it has one. Raises WorkspaceError."""
     store, folder = find_store(workspace.folder), workspace.run(identity)
-    if store is not None:
-        names = (MEANING, LOG, METRICS, WEIGHTS, RESULT)
-        store.put((folder / name, _there(identity, name)) for name in names)
+    if store is None:
+        return
+    sealed = _digests((folder / RESULT).read_text())
+    beside = [(name, name) for name in (MEANING, LOG)]
+    named = [(name, _under(name, digest=digest)) for name, digest in sealed.items()]
+    store.put((folder / name, _there(identity, there)) for name, there in [*beside, *named, (RESULT, RESULT)])
 
 
 def is_shared(workspace: Workspace, identity: str) -> bool:
@@ -40,10 +45,13 @@ def is_shared(workspace: Workspace, identity: str) -> bool:
 def fetch_result(workspace: Workspace, identity: str) -> None:
     """Take a result from the store that is not here. Raises WorkspaceError."""
     store, folder = find_store(workspace.folder), workspace.run(identity)
-    if store is None or (folder / RESULT).exists() or not store.has(_there(identity, RESULT)):
+    if store is None or (folder / RESULT).exists() or (sealed := store.text(_there(identity, RESULT))) is None:
         return
-    there = [name for name in store.names(f"runs/{identity}") if name in (MEANING, METRICS, WEIGHTS)]
-    store.take({_there(identity, name): folder / name for name in (*there, RESULT)})
+    named = {_under(name, digest=digest): name for name, digest in _digests(sealed).items()}
+    if store.has(_there(identity, MEANING)):
+        named[MEANING] = MEANING
+    store.take({_there(identity, there): folder / name for there, name in named.items()})
+    write_atomically(folder / RESULT, text=sealed)
 
 
 def fetch_checkpoint(workspace: Workspace, identity: str) -> None:
@@ -112,6 +120,17 @@ class SharedCheckpoints:
 
 def _there(identity: str, name: str) -> str:
     return f"runs/{identity}/{name}"
+
+
+def _under(name: str, *, digest: str) -> str:
+    """The name in the store of a file that a result names."""
+    return f"{digest[:16]}-{name}"
+
+
+def _digests(sealed: str) -> dict[str, str]:
+    """The files that a sealed result names, and their SHA-256; only those that a run has."""
+    files = json.loads(sealed)["files"]
+    return {name: files[name] for name in (METRICS, WEIGHTS) if name in files}
 
 
 def _listing(step: int) -> str:

@@ -1,7 +1,8 @@
 """What is wrong in a workspace, and setting it right.
 
-The invariant: looking changes nothing but what every command sets right first (leases of dead processes); repairing loses
-no result, and finds afterwards nothing that it could have set right.
+The invariant: looking changes nothing but what every command sets right first (leases of dead processes, whose ledger it is
+in a copied or moved workspace), and says so; repairing loses no result, and finds afterwards nothing that it could have set
+right.
 """
 
 from __future__ import annotations
@@ -98,7 +99,10 @@ def _findings(ledger: Ledger) -> Iterator[Finding]:
 
 def _settled(ledger: Ledger) -> Iterable[str]:
     if ledger.moved_from is not None:
-        yield f"the workspace was copied or moved from {ledger.moved_from}: its ledger now belongs here"
+        yield (
+            f"the workspace was copied or moved from {ledger.moved_from}: the ledger was changed, it now belongs here, and "
+            f"of a copy what was in work there has failed here"
+        )
     for name in reconcile(ledger):
         run = ledger.run(name)
         became = "it has failed, and can be run again"

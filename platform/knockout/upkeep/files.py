@@ -27,6 +27,7 @@ from knockout.training.metrics import segments
 from knockout.training.result import read_result
 from knockout.training.sharing import is_shared
 from knockout.training.spec import CHECKPOINTS, MEANING, read_spec
+from knockout.upkeep.altered import altered
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.lost import set_aside
 
@@ -58,9 +59,13 @@ def orphans(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterat
 
 def damaged_runs(ledger: Ledger, *, known: Mapping[str, Entry]) -> Iterator[Finding]:
     """Results whose files are gone or changed, and unfinished runs that could not go on from what they left."""
+    recorded = {run.identity: run for run in ledger.runs(name for name, entry in known.items() if entry.finished)}
     for entry in known.values():
         folder = ledger.workspace.run(entry.identity)
-        if entry.finished and read_result(folder) is None and not is_shared(ledger.workspace, entry.identity):
+        result = read_result(folder) if entry.finished else None
+        if result is not None and entry.identity in recorded:
+            yield from altered(result, run=recorded[entry.identity], workspace=ledger.workspace)
+        elif entry.finished and not is_shared(ledger.workspace, entry.identity):
             remedy = "opens the run again, and moves what is left of it to lost+found/"
             repair = partial(_open_again, ledger, identity=entry.identity)
             yield _finding("damaged run", folder, ledger.workspace, f"{entry.state}, but {DAMAGED}", remedy, repair)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from knockout.errors import WorkspaceError
-from knockout.ledger.workspace import Workspace, make_folder
+from knockout.ledger.workspace import Workspace, make_folder, write_atomically
 
 FOLDER = "lost+found"
 LOG = "log.txt"
@@ -29,6 +29,20 @@ def set_aside(path: Path, *, workspace: Workspace, why: str) -> Path:
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be moved to {folder}: {error.strerror or error}") from None
     note(f"{path.relative_to(workspace.folder)} -> {target.name}: {why}", workspace=workspace)
+    return target
+
+
+def copy_aside(path: Path, *, workspace: Workspace, why: str) -> Path:
+    """Copy a file of the workspace to lost+found; where the copy is.
+
+    Raises:
+        WorkspaceError: it cannot be written.
+    """
+    folder = workspace.folder / FOLDER
+    make_folder(folder)
+    target = _free(folder, name=str(path.relative_to(workspace.folder)).replace("/", "-"))
+    write_atomically(target, data=path.read_bytes())
+    note(f"{path.relative_to(workspace.folder)} -> a copy in {target.name}: {why}", workspace=workspace)
     return target
 
 

@@ -44,7 +44,7 @@ def mirror(ledger: Ledger, *, submitted: list[Submitted], asked: list[Ask], know
         repair = partial(relocate, workspace.folder)
         yield Finding("moved", "mlflow/mlflow.db", what, "makes them this workspace's", repair)
     if told := missing(ledger, owed=owed, known=known):
-        what = f"it does not show {len(told)} of the ledger's runs and submissions as they are"
+        what = f"it does not show {_counted(told)} of the ledger as they are"
         repair = partial(_tell, ledger, told=told)
         yield Finding("MLflow", "mlflow/mlflow.db", what, "writes them again", repair)
 
@@ -64,3 +64,10 @@ def _rebuild(ledger: Ledger, *, owed: Owed, known: Mapping[str, Entry], busy: bo
 
 def _tell(ledger: Ledger, *, told: list[Told]) -> None:
     tell_again(Mirror(ledger.workspace.folder), ledger=ledger, told=told)
+
+
+def _counted(told: list[Told]) -> str:
+    """`17 runs and 1 submission`: a run is counted once for each study that shows it."""
+    runs, submissions = sum(len(one.runs) for one in told), sum(one.closes for one in told)
+    parts = [(runs, "run"), (submissions, "submission")]
+    return " and ".join(f"{number} {name}{'s' * (number > 1)}" for number, name in parts if number)

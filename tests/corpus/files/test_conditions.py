@@ -100,6 +100,12 @@ def test_a_number_that_is_none_meets_no_condition(tmp_path, read):
         ]
 
 
+def test_a_number_of_any_size_can_be_compared(tmp_path, read):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "n": {10**400}}}\n{{"text": "b", "n": -{10**400}}}\n')
+    where = {"column": "n", "is": "at_least", "value": 0}
+    assert read({"paths": ["a.jsonl"], "where": where}, base=tmp_path) == ["filtered", b"a"]
+
+
 def test_a_whole_number_is_told_from_its_neighbour_up_to_the_largest_that_is_allowed(tmp_path, read):
     values = [2**53 - 2, 2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": str(v), "id": v}) + "\n" for v in values))

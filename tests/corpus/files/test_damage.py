@@ -26,7 +26,8 @@ BAD = {
     "an object": b'{"text": {"a": 1}}',
     "twice": b'{"text": "a", "text": "b"}',
     "deep": b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "a huge number": b'{"text": "a", "n": ' + b"9" * 5000 + b"}",
+    "a level too deep": b'{"text": "a", "n": ' + b"[" * 500 + b"]" * 500 + b"}",
+    "objects too deep": b'{"text": "a", "n": ' + b'[{"a": ' * 400 + b"0" + b"}]" * 400 + b"}",
 }
 
 
@@ -41,6 +42,26 @@ def test_a_malformed_line_is_refused_by_its_number_or_counted(name, chunk_bytes,
     expected = [b"good"] * 3 + ["malformed", b"good"]
     found = read(JSONL | {"malformed": "skip"}, base=tmp_path, chunk_bytes=chunk_bytes)
     assert sorted(map(str, found)) == sorted(map(str, expected))
+
+
+FINE = {
+    "a number of many digits": b'{"text": "good", "n": ' + b"9" * 6000 + b"}",
+    "as deep as may be": b'{"text": "good", "n": ' + b"[" * 499 + b"]" * 499 + b"}",
+    "wide": b'{"text": "good", "n": [' + b", ".join([b"[{}]"] * 600) + b"]}",
+    "brackets in text": json.dumps({"text": "good", "n": "[{" * 600}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_json_is_json_whatever_the_interpreters_limits(name, tmp_path, read):
+    (tmp_path / "a.jsonl").write_bytes(FINE[name] + b"\n")
+    assert read(JSONL, base=tmp_path) == [b"good"]
+
+
+def test_a_nest_that_is_too_deep_is_told_with_the_limit(tmp_path, refusal):
+    for brackets in (500, 5000):
+        (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "n": ' + b"[" * brackets + b"]" * brackets + b"}")
+        assert "line 1: more than 500 lists and objects are nested in each other" in refusal(JSONL, base=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +198,11 @@ def test_all_that_makes_no_row_is_counted_in_the_manifest(tmp_path):
     assert manifest.splits.train.documents + manifest.splits.validation.documents == 270
 
 
-def test_an_unreadable_file_and_a_broken_link_are_told(tmp_path, refusal):
+def test_a_broken_link_is_told_where_it_is_named_or_nothing_else_is_there(tmp_path, refusal):
     (tmp_path / "a.txt").symlink_to(tmp_path / "nowhere")
-    assert f"{tmp_path / 'a.txt'}: cannot be read (No such file" in refusal({"paths": ["."]}, base=tmp_path)
+    assert f"{tmp_path / 'a.txt'}: cannot be read (No such file" in refusal({"paths": ["a.txt"]}, base=tmp_path)
+    for path in (".", "*.txt"):
+        assert f"{tmp_path / 'a.txt'} is a link to nothing" in refusal({"paths": [path]}, base=tmp_path)
 
 
 def test_a_frame_to_be_skipped_counts_as_zstandard_by_name_and_as_text_without(tmp_path, read):

@@ -6,6 +6,7 @@ null nor a NaN meets a condition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -55,6 +56,18 @@ def make_filter(condition: Condition | None) -> Filter | None:
         return pl.DataFrame(dict(table)).select(_expression(condition).alias("kept")).to_series().to_numpy()
 
     return Filter(columns, mask)
+
+
+def asked(condition: Condition | None, *, column: str, compared: Compared) -> str:
+    """Which value of a condition asks a column to be of a type, to be added to a message that it is not; else nothing."""
+    parts = () if condition is None else asked_of_columns(condition)
+    for part in parts:
+        if part.column == column and part.compared == compared and not isinstance(part, NotNull):
+            value = part.value[0] if isinstance(part, Among) else part.value
+            is_quoted = isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d+)?", value.strip())
+            said = f", since `where` compares it with {value!r}"
+            return f"{said}: a number is written without quotes" if is_quoted else said
+    return ""
 
 
 def series_of(values: Sequence[Any], *, compared: Compared) -> pl.Series:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from knockout.corpus.files.stores import file_system, reading
-from knockout.declare.document import parse_document
 from knockout.declare.problems import nearest
 from knockout.declare.text_sources import HuggingFace
 from knockout.errors import CorpusError, DeclarationError
@@ -48,6 +47,8 @@ def _configs(card: bytes, *, where: str) -> Iterator[Mapping[str, Any]]:
     head = re.match(rb"---\s*\n(.*?)\n---\s*(\n|$)", card, re.DOTALL)
     if head is None:
         return
+    from knockout.declare.document import parse_document
+
     try:
         about = parse_document(head[1].decode("utf-8", "replace"), file=f"{where}/README.md").data
     except DeclarationError as error:

@@ -1,6 +1,8 @@
 """JSON lines: one object a line, one of whose fields holds a document's text.
 
 The invariant: a record ends at a line feed and nowhere else, is JSON in UTF-8 with each key once, and is never repaired.
+What is JSON does not depend on the interpreter: a number may have any number of digits, and is the nearest 64-bit float; the
+one limit is that of nesting (RFC 8259, section 9, allows it).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from knockout.corpus.files.compression import compression_of, open_text
-from knockout.corpus.files.filters import Filter, make_filter, series_of
+from knockout.corpus.files.filters import Filter, asked, make_filter, series_of
 from knockout.corpus.files.outcomes import Document, Fault, Skipped, no_column, refusal, skips
 from knockout.corpus.files.stores import BLOCK_BYTES, Stored, open_slice, reading
 from knockout.corpus.text import BOM, tidy
@@ -22,7 +24,9 @@ from knockout.declare.text_sources import Files
 GROUP_RECORDS = 1024
 GROUP_BYTES = 2**22
 """Records, and bytes of them, that are filtered at a time."""
-PLAIN_TYPES: dict[Compared, tuple[type, ...]] = {"text": (str,), "number": (int, float), "boolean": (bool,)}
+MAX_NESTING = 500
+"""Lists and objects of a record inside each other; half of what every Python reads."""
+PLAIN_TYPES: dict[Compared, type] = {"text": str, "number": float, "boolean": bool}
 
 
 def read_whole(source: Files, *, file: Stored) -> Iterator[Document | Skipped]:
@@ -65,12 +69,11 @@ class _Object(list[tuple[str, Any]]):
     """A JSON object's keys and values, as they were written."""
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_Object)
+DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=float)
 NAMES = {
     _Object: "an object",
     list: "a list",
     str: "text",
-    int: "a number",
     float: "a number",
     bool: "true or false",
     type(None): "null",
@@ -124,10 +127,11 @@ class _Reader:
     def chosen(self, records: list[_Record], *, kept: Filter, into: list[_Record]) -> Iterator[Skipped]:
         """Put the records that meet the condition into `into`; the others, and those of a wrong type, are skipped."""
         sound: list[_Record] = []
+        why = {name: asked(self.source.where, column=name, compared=compared) for name, compared in kept.columns.items()}
         for record in records:
             try:
                 for column, compared in kept.columns.items():
-                    _check_type(record.fields[column], column=column, compared=compared)
+                    _check_type(record.fields[column], column=column, compared=compared, why=why[column])
             except Fault as fault:
                 yield self.skipped(fault, line=record.line)
             else:
@@ -168,19 +172,38 @@ def _parse(text: bytes) -> _Object:
         found = DECODER.decode(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Fault("undecodable", f"byte {error.start} is not UTF-8 text ({error.reason})") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Fault("malformed", f"not a JSON record ({error})") from None
+    except RecursionError:
+        raise _too_deep() from None
     if not isinstance(found, _Object):
         raise Fault("malformed", f"a record must be an object, found {_named(found)}")
+    if text.count(b"[") + text.count(b"{") > MAX_NESTING and not _is_shallow(found):
+        raise _too_deep()
     return found
 
 
-def _check_type(value: Any, *, column: str, compared: Compared) -> None:
+def _is_shallow(record: _Object) -> bool:
+    """Whether a record is nested no deeper than is allowed, gone through level by level."""
+    level: list[Any] = [record]
+    for _ in range(MAX_NESTING):
+        inside = (item[1] if type(within) is _Object else item for within in level for item in within)
+        level = [item for item in inside if isinstance(item, list)]
+        if not level:
+            return True
+    return False
+
+
+def _too_deep() -> Fault:
+    return Fault("malformed", f"more than {MAX_NESTING} lists and objects are nested in each other")
+
+
+def _check_type(value: Any, *, column: str, compared: Compared, why: str = "") -> None:
     if value is None or compared == "any":
         return
-    if not isinstance(value, PLAIN_TYPES[compared]) or (compared == "number" and isinstance(value, bool)):
+    if not isinstance(value, PLAIN_TYPES[compared]):
         wanted = {"text": "text", "number": "a number", "boolean": "true or false"}[compared]
-        raise Fault("malformed", f"column '{column}' must be {wanted}, found {_named(value)}")
+        raise Fault("malformed", f"column '{column}' must be {wanted}, found {_named(value)}{why}")
 
 
 def _named(value: Any) -> str:

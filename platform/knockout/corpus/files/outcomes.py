@@ -6,7 +6,8 @@ the declaration says so, and then it is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,12 @@ from knockout.errors import CorpusError
 Document = bytes
 """A document's content, not empty."""
 Reason = Literal["empty", "undecodable", "malformed", "filtered"]
+REASONS: Mapping[str, str] = {
+    "empty": "are empty",
+    "undecodable": "are not UTF-8",
+    "malformed": "are malformed",
+    "filtered": "do not meet `where`",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,21 @@ class Fault(Exception):
         self.kind: Literal["undecodable", "malformed"] = kind
         self.reason = reason
         super().__init__(reason)
+
+
+@contextmanager
+def within(what: str) -> Iterator[None]:
+    """Say of a CorpusError what it is about."""
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(f"{what}: {error}") from None
+
+
+def left_out(counts: Mapping[str, int]) -> str:
+    """How many documents make no row, and why, in words."""
+    said = [f"{count:,} documents {REASONS[reason]}" for reason, count in counts.items() if count]
+    return ", ".join(said) or "its files hold no documents"
 
 
 def skips(source: TextSource, *, fault: Fault) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from knockout.corpus.files.filters import Filter, make_filter, series_of
+from knockout.corpus.files.filters import Filter, asked, make_filter, series_of
 from knockout.corpus.files.outcomes import Document, Fault, Skipped, no_column, refusal, skips
 from knockout.corpus.files.stores import Stored, first_bytes, open_file, open_slice, reading
 from knockout.corpus.text import normalise
@@ -165,8 +165,8 @@ def _values(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _check_columns(schema: pa.Schema, *, source: Table, address: str) -> tuple[str, ...]:
     """The columns to be read, each there and of the type that is asked for."""
     kept = make_filter(source.where)
-    wanted: dict[str, Compared] = dict(kept.columns) if kept is not None else {}
-    for column, compared in [(source.column, "text"), *wanted.items()]:
+    columns: dict[str, Compared] = dict(kept.columns) if kept is not None else {}
+    for column, compared in [(source.column, "text"), *columns.items()]:
         if schema.names.count(column) != 1:
             if column in schema.names:
                 raise CorpusError(f"{address}: there are several columns '{column}'")
@@ -174,8 +174,10 @@ def _check_columns(schema: pa.Schema, *, source: Table, address: str) -> tuple[s
         kind = schema.field(column).type
         if not HOLDS[compared](kind.value_type if pa.types.is_dictionary(kind) else kind):
             needed = {"text": "text", "number": "a number", "boolean": "true or false"}[compared]
-            raise CorpusError(f"{address}: column '{column}' must be {needed}, found {kind}")
-    return tuple({source.column: None, **dict.fromkeys(wanted)})
+            why = asked(source.where, column=column, compared=compared) if column in columns else ""
+            found = "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else kind
+            raise CorpusError(f"{address}: column '{column}' must be {needed}, found {found}{why}")
+    return tuple({source.column: None, **dict.fromkeys(columns)})
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,0 +1,49 @@
+"""Submissions whose process died, or was taken for dead, before they came to their verdicts: another may walk them on.
+
+The invariant: a lost submission is taken over by compare-and-set, so that one process walks it, and the one that was taken
+for dead learns of it at its next heartbeat.
+"""
+
+from __future__ import annotations
+
+import time
+
+import sqlalchemy as sql
+
+from knockout.ledger.dialects import DatabaseTime
+from knockout.ledger.process import Owner, tells_death
+from knockout.ledger.rows import Submission, submission_of
+from knockout.ledger.store import Ledger
+from knockout.ledger.tables import submissions, telling
+
+LOST_SECONDS = 3600.0
+"""What was lost longer ago is left to who asks for it again."""
+
+
+def lost_submissions(ledger: Ledger) -> list[Submission]:
+    """The submissions that were lost of late, oldest first. Raises WorkspaceError."""
+    columns = [column for column in submissions.c if column.name not in ("plan", "facts")]
+    of_late = submissions.c.finished > time.time() - LOST_SECONDS
+    query = sql.select(*columns).where(_is_open(), of_late).order_by(submissions.c.created)
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        found = [submission_of(row) for row in connection.execute(query)]
+    return [one for one in found if is_lost(one)]
+
+
+def is_lost(one: Submission) -> bool:
+    """Whether a submission ended because its process did."""
+    return one.state == "failed" and tells_death(one.reason)
+
+
+def take_over(ledger: Ledger, *, submission: str, owner: Owner) -> bool:
+    """Go on with a lost submission; False when another process was quicker. Raises WorkspaceError."""
+    mine = {"host": owner.host, "pid": owner.pid, "process_started": owner.started, "heartbeat": DatabaseTime()}
+    change = submissions.update().where(submissions.c.submission == submission, _is_open())
+    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+        found = connection.execute(change.values(state="running", reason=None, finished=None, **mine))
+    return found.rowcount > 0
+
+
+def _is_open() -> sql.ColumnElement[bool]:
+    table = submissions.c
+    return sql.and_(table.state == "failed", table.facts.is_(None), table.host.is_(None))
