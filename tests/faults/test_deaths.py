@@ -78,7 +78,7 @@ def test_a_signal_during_the_start_of_a_command_gives_the_documented_exit_code(p
 
 def test_further_signals_while_a_command_ends_change_neither_its_exit_code_nor_its_record(place: Place):
     process = place.begin("resumed", *STUBBORN)
-    until(lambda: place.steps() > 0)
+    until(lambda: len(place.trainings()) == 2)
     started = time.monotonic()
     while process.poll() is None:
         kill(process.pid, signal.SIGTERM)

@@ -33,7 +33,7 @@ def doctor(
     """Find what is wrong in the workspace, and with --repair set it right. No result is ever deleted.
 
     Without --repair nothing is changed, except for what every command sets right first, and which is told: the leases of
-    dead processes; and in a copied or moved workspace, whose ledger it is, and that what is in work there is not in work here.
+    dead processes; in a copied or moved workspace, whose ledger it is, and that what is in work there is not so here.
     What belongs nowhere is moved to lost+found/. Exit code 0: nothing is wrong, or all was set right; else 1.
     """
     from knockout.ledger.workspace import open_workspace
