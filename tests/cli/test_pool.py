@@ -131,7 +131,7 @@ def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_m
     subprocess.run(made, check=True, capture_output=True, env={**os.environ, "PREFECT_API_URL": f"{prefect(pool)}/api"})
     code, said = pool.knockout(*elsewhere)
     assert "no worker of pool 'nobody' is online" in said
-    waiting = said.split()[1]
+    waiting = said.split("submitted ")[1].split()[0]
     assert status(pool, waiting)["state"] == "submitted"
     assert status(pool, waiting)["address"] in said
     code, told = pool.knockout("worker", "--pool", "nobody", "--remove")

@@ -71,7 +71,7 @@ def test_a_second_time_trains_nothing_and_says_the_same_as_data(home, first):
     code, said = home.knockout(*TRAIN, "--only", "T9-one", "--dry-run")
     assert code == 1, said
     assert re.search(r"works +4 +0 ", said)
-    assert "textless: refused: corpus gone: source.paths: no files match 'nowhere/*.txt'" in said
+    assert "textless: refused: corpus gone: source.paths: no text files match 'nowhere/*.txt'" in said
     code, said = home.knockout(*TRAIN, "--only", "works", "--json", code=SPLIT)
     assert code == 0, said
     (row,) = json.loads(said)

@@ -61,7 +61,7 @@ def test_a_late_result_of_an_owner_that_lost_the_lease_is_refused(laboratory: La
     assert ledger.claim(name, owner=late)
     with ledger.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE runs SET heartbeat = heartbeat - 100 WHERE identity = ?", (name,))
-    assert ledger.reconcile() == [name]
+    assert name in ledger.reconcile()
     assert ledger.claim(name, owner=this_process())
     assert not ledger.beat(name, owner=late)
     assert not ledger.finish(name, owner=late, state="done", reason=None, step=1, seconds=1.0, metrics={"val_loss": 0.0})
@@ -75,7 +75,7 @@ def test_a_submission_of_another_host_that_shows_no_sign_of_life_has_failed(labo
     with ledger.engine.begin() as connection:
         set_back = submissions.update().where(submissions.c.submission == "silent")
         connection.execute(set_back.values(heartbeat=submissions.c.heartbeat - 100))
-    assert ledger.reconcile() == ["silent"]
+    assert "silent" in ledger.reconcile()
     states = {one.submission: (one.state, one.reason) for one in ledger.submissions()}
     assert states["silent"] == ("failed", "process 1 on elsewhere gave no sign of life for 60 s")
     assert states["talking"] == ("running", None)
