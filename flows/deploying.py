@@ -58,13 +58,18 @@ def _make_pool(client: SyncPrefectClient, *, name: str) -> None:
                 client.create_work_queue(queue, work_pool_name=name)
 
 
+def _deployed(client: SyncPrefectClient, *, name: str) -> str | None:
+    """The version of the deployment that is there; None where there is none."""
+    try:
+        return client.read_deployment_by_name(name).version
+    except ObjectNotFound:
+        return None
+
+
 def _deploy(client: SyncPrefectClient, declared: dict[str, Any], *, pool: str) -> None:
     name, version = declared["name"], _version(declared)
-    try:
-        if client.read_deployment_by_name(full_name(name, pool=pool)).version == version:
-            return
-    except ObjectNotFound:
-        pass
+    if _deployed(client, name=full_name(name, pool=pool)) == version:
+        return
     flow = _flow(declared)
     client.create_deployment(
         client.create_flow_from_name(flow.name),

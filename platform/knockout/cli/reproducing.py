@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from knockout.cli.options import AsJson, Home, Mlflow, Prefect, RunSeconds, Settle, Slots, StudySeconds
+from knockout.errors import InputError
 
 if TYPE_CHECKING:
     from knockout.declare.claims_file import Kind as CalculatedKind
@@ -66,7 +67,6 @@ def reproduce(
     from knockout.cli.training_claims import Execution, check_names, refusals, show_plans, show_trained, train_all
     from knockout.declare.claimed import choose_studies, claimed_studies
     from knockout.declare.claims_file import load_claims
-    from knockout.errors import InputError
 
     kinds, names = kind or list(Kind), only or []
     starting = Kind.TRAIN in (kind or ())
@@ -111,7 +111,6 @@ def results(
     ablations/RESULTS.md of the current folder, and keeps all others.
     """
     from knockout.cli.training_claims import result_sections
-    from knockout.errors import InputError
     from knockout.report.results import show, write_log
 
     log = Path("ablations") / "RESULTS.md"
