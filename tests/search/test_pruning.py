@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import numpy as np
 import pytest
 
-from knockout.declare.tune import HyperbandPruner, MedianPruner, NoPruner, PercentilePruner
+from knockout.declare.tune import HyperbandPruner, MedianPruner, NoPruner, SlackPruner
 from knockout.search.pruning import Pruning
 from knockout.search.trial import Trial, TrialState
 
@@ -52,7 +53,9 @@ def test_a_trial_over_the_median_of_the_finished_ones_is_given_up(seed: int, sta
     assert {trial.state for trial in past} == {"done", "pruned"}
 
 
-@pytest.mark.parametrize("pruner", [MedianPruner(), PercentilePruner(), HyperbandPruner()], ids=lambda pruner: pruner.kind)
+@pytest.mark.parametrize(
+    "pruner", [MedianPruner(), SlackPruner(slack=2.0), HyperbandPruner()], ids=lambda pruner: pruner.kind
+)
 def test_where_a_trial_is_given_up_does_not_depend_on_how_its_evaluations_arrive(pruner):
     past: list[Trial] = []
     for number, curve in enumerate(curves(7, count=12)):
@@ -67,17 +70,33 @@ def test_where_a_trial_is_given_up_does_not_depend_on_how_its_evaluations_arrive
     assert {trial.state for trial in past} == {"done", "pruned"}
 
 
-def test_with_a_percentile_a_trial_is_held_against_the_better_ones_alone():
-    """Of losses 1, 2, 3, 4, 5 the percentile 25 is 2, and the percentile 0 is 1."""
-    past = [trial_of(number, ((200, float(1 + number)), (STEPS, 0.0))) for number in range(5)]
+def test_what_a_trial_may_lag_behind_the_best_finished_one_shrinks_to_nothing():
+    """With a slack of 0.8 from a quarter on: 0.8, 0.4 and 0.1 are left at 100, 250 and 363 (362.5) of 400 steps."""
+    best, other = ((50, 3.0), (100, 2.0), (250, 1.5), (363, 1.0), (STEPS, 0.5)), ((100, 1.9), (STEPS, 0.9))
+    past = [trial_of(0, best), trial_of(1, other, state="pruned")]
 
-    def given_up(loss: float, *, percentile: float) -> bool:
-        pruner = PercentilePruner(percentile=percentile)
-        return Pruning(pruner, num_steps=STEPS, past=past).decide(((200, loss),)) is not None
+    def given_up(*curve: tuple[int, float]) -> int | None:
+        found = Pruning(SlackPruner(slack=0.8), num_steps=STEPS, past=past).decide(curve)
+        return found.step if found is not None else None
 
-    assert [given_up(loss, percentile=25.0) for loss in (1.9, 2.0, 2.1)] == [False, False, True]
-    assert [given_up(loss, percentile=0.0) for loss in (1.0, 1.1)] == [False, True]
-    assert [given_up(loss, percentile=50.0) for loss in (3.0, 3.1)] == [False, True]
+    assert given_up((50, 9.0)) is None
+    assert [given_up((100, loss)) for loss in (2.79, 2.81)] == [None, 100]
+    assert [given_up((250, loss)) for loss in (1.89, 1.91)] == [None, 250]
+    assert [given_up((363, loss)) for loss in (1.09, 1.11)] == [None, 363]
+    assert given_up((100, 2.5), (250, 2.6), (363, 1.0), (STEPS, 9.0)) == 250, "its best so far was at 100"
+    assert given_up((STEPS, 9.0)) is None
+    assert given_up((100, math.nan)) == 100
+
+
+def test_slack_waits_for_as_many_finished_trials_as_asked():
+    past = [
+        trial_of(number, ((200, 1.0), (STEPS, 0.0)), state=state) for number, state in enumerate(("done", "pruned", "done"))
+    ]
+    bad = ((200, 9.0),)
+    assert Pruning(SlackPruner(startup=2), num_steps=STEPS, past=past[:2]).decide(bad) is None
+    found = Pruning(SlackPruner(startup=2), num_steps=STEPS, past=past).decide(bad)
+    assert found is not None
+    assert found.reason == "further behind the best of 2 trials than can be made up from step 200"
 
 
 def test_a_trial_is_never_given_up_at_its_end_and_never_without_a_pruner():
@@ -87,7 +106,7 @@ def test_a_trial_is_never_given_up_at_its_end_and_never_without_a_pruner():
     late = tuple((step, value - 20.0 if step < STEPS else value) for step, value in bad)
     assert Pruning(MedianPruner(after=0.9), num_steps=STEPS, past=past).decide(late) is None
     assert Pruning(NoPruner(), num_steps=STEPS, past=past).decide(bad) is None
-    assert Pruning(MedianPruner(), num_steps=STEPS, past=past).decide(bad) is not None
+    assert Pruning(SlackPruner(), num_steps=STEPS, past=past).decide(bad) is not None
 
 
 def test_hyperband_gives_up_all_but_the_best_share_at_a_rung():
@@ -108,9 +127,10 @@ def test_hyperband_gives_up_all_but_the_best_share_at_a_rung():
     assert {trial.state for trial in past} == {"done", "pruned"}
 
 
-def test_what_a_search_prunes_saves_its_tokens_and_keeps_its_winner(searching):
+@pytest.mark.parametrize("pruner", ["median", "slack"])
+def test_what_a_search_prunes_saves_its_tokens_and_keeps_its_winner(searching, pruner: str):
     full = searching.walk(searching.open(trials=9, file="full.db"))
-    pruned = searching.walk(searching.open(trials=9, pruner="median"))
+    pruned = searching.walk(searching.open(trials=9, pruner=pruner))
     trained = sum(trial.curve[-1][0] for trial in pruned) / (9 * searching.steps)
     assert trained < 2 / 3
     assert (

@@ -78,19 +78,25 @@ class NoPruner(Declaration):
     kind: Literal["none"] = "none"
 
 
-class EarlyPruner(Declaration):
-    """What pruners that compare a trial with the finished ones have in common.
+class SlackPruner(Declaration):
+    """Ends a trial that lags behind the best finished one by more than can still be made up.
 
-    Before three eighths of a run its curves cross: larger learning rates catch up while the rate decays.
+    Its best loss so far may be over the best finished trial's at the same step by `slack` at the step `after`, and by less
+    and less after it, down to nothing at the last: curves of different learning rates cross while the rate decays.
+    Source: the slack of Sparks et al., "Automating model search for large scale machine learning" (SoCC 2015), bandit
+    allocation; here a difference, not a ratio, that shrinks linearly.
     """
 
-    startup: Positive = 2
+    kind: Literal["slack"] = "slack"
+    startup: Positive = 1
     """Trials that must have finished before any is ended."""
-    after: Share = 0.375
+    after: Share = 0.25
     """Share of a run's steps before which nothing is ended, in [0, 1)."""
+    slack: Annotated[float, Field(ge=0.0)] = 0.3
+    """What a trial may lag behind at `after`, in nats per token, 0 or more."""
 
 
-class MedianPruner(EarlyPruner):
+class MedianPruner(Declaration):
     """Ends a trial whose best loss so far is over the median of the finished trials' at the same step.
 
     Source: Golovin et al., "Google Vizier" (KDD 2017), section 3.2.2, with the loss at the step in the place of its
@@ -98,14 +104,10 @@ class MedianPruner(EarlyPruner):
     """
 
     kind: Literal["median"] = "median"
-
-
-class PercentilePruner(EarlyPruner):
-    """As the median, with another percentile of the finished trials' losses."""
-
-    kind: Literal["percentile"] = "percentile"
-    percentile: Annotated[float, Field(ge=0.0, le=100.0)] = 25.0
-    """What a trial's best loss must not be over, in [0, 100]: 0 the best of the finished ones, 50 their median."""
+    startup: Positive = 2
+    """Trials that must have finished before any is ended."""
+    after: Share = 0.375
+    """Share of a run's steps before which nothing is ended, in [0, 1)."""
 
 
 class HyperbandPruner(Declaration):
@@ -121,7 +123,7 @@ class HyperbandPruner(Declaration):
     """Share of a run's steps at which the first rung of the first bracket lies, in (0, 1)."""
 
 
-Pruner = Annotated[NoPruner | MedianPruner | PercentilePruner | HyperbandPruner, Field(discriminator="kind")]
+Pruner = Annotated[NoPruner | SlackPruner | MedianPruner | HyperbandPruner, Field(discriminator="kind")]
 
 
 class Tune(Declaration):
@@ -136,7 +138,7 @@ class Tune(Declaration):
     """Seeds that each trial is the mean of."""
     sampler: Sampler = Grid()
     """How trials are proposed."""
-    pruner: Pruner = PercentilePruner()
+    pruner: Pruner = SlackPruner()
     """When a trial is ended early, by its evaluations; with several seeds the first one's decide."""
     extend: Annotated[int, Field(ge=0, le=100)] = 2
     """Further trials, each a step beyond the end at which the best lies, for each setting; 0: none."""

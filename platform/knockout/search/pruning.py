@@ -1,4 +1,4 @@
-"""When a trial is given up: Optuna's pruners, asked about the evaluations of one trial after another.
+"""When a trial is given up: Optuna's pruners and one more, asked about the evaluations of one trial after another.
 
 The invariant: where a trial is pruned depends on its own evaluations and on the trials before it, in their order, never on
 time: the search so far is replayed in memory, and nothing that an earlier process left behind bears on a decision.
@@ -6,15 +6,16 @@ time: the search so far is replayed in memory, and nothing that an earlier proce
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import optuna
 from optuna.pruners import BasePruner
 from optuna.samplers import RandomSampler
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from knockout.declare.tune import HyperbandPruner, MedianPruner, NoPruner, PercentilePruner, Pruner
+from knockout.declare.tune import HyperbandPruner, MedianPruner, NoPruner, Pruner, SlackPruner
 from knockout.search.trial import Curve, Trial
 
 NAME = "search"
@@ -80,12 +81,36 @@ class Pruning:
         match self.pruner:
             case MedianPruner():
                 return f"over the median of {compared} trials at step {step}"
-            case PercentilePruner(percentile=percentile):
-                return f"over the percentile {percentile:g} of {compared} trials at step {step}"
+            case SlackPruner():
+                return f"further behind the best of {compared} trials than can be made up from step {step}"
             case HyperbandPruner(reduction=reduction):
                 return f"not among the best 1 in {reduction} at step {step}"
             case NoPruner():
                 raise ValueError("nothing is pruned without a pruner")
+
+
+class _Slack(BasePruner):
+    """Holds a trial against the best of the finished ones."""
+
+    def __init__(self, pruner: SlackPruner, *, num_steps: int) -> None:
+        self.pruner = pruner
+        self.num_steps = num_steps
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        step = trial.last_step
+        finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        first = self.pruner.after * self.num_steps
+        if step is None or step < first or len(finished) < self.pruner.startup:
+            return False
+        left = (self.num_steps - step) / (self.num_steps - first)
+        best = min(_best(other, step=step) for other in finished)
+        return _best(trial, step=step) > best + left * self.pruner.slack
+
+
+def _best(trial: FrozenTrial, *, step: int) -> float:
+    """The smallest loss of a trial up to a step; infinite where it has none."""
+    losses = (value for at, value in trial.intermediate_values.items() if at <= step and not math.isnan(value))
+    return min(losses, default=math.inf)
 
 
 def _before_end(curve: Curve, *, num_steps: int) -> Iterable[tuple[int, float]]:
@@ -101,14 +126,8 @@ def _optuna(pruner: Pruner, *, num_steps: int) -> BasePruner:
             return optuna.pruners.MedianPruner(
                 n_startup_trials=startup, n_warmup_steps=int(after * num_steps), interval_steps=1, n_min_trials=startup
             )
-        case PercentilePruner(percentile=percentile, startup=startup, after=after):
-            return optuna.pruners.PercentilePruner(
-                percentile=percentile,
-                n_startup_trials=startup,
-                n_warmup_steps=int(after * num_steps),
-                interval_steps=1,
-                n_min_trials=startup,
-            )
+        case SlackPruner():
+            return _Slack(pruner, num_steps=num_steps)
         case HyperbandPruner(reduction=reduction, after=after):
             first = max(1, int(after * num_steps))
             return optuna.pruners.HyperbandPruner(
