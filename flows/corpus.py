@@ -22,8 +22,8 @@ from prefect.states import Completed
 from prefect.task_runners import ProcessPoolTaskRunner
 
 from knockout.corpus.building import WORK
-from knockout.corpus.orders import do_order, write_order
-from knockout.corpus.workers import usable_cores
+from knockout.corpus.preparing.orders import do_order, write_order
+from knockout.corpus.preparing.workers import usable_cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

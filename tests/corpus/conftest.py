@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from knockout.corpus.encoders import open_encoder
+from knockout.corpus.encoding.encoders import open_encoder
 from knockout.corpus.prepare import Prepared, prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.corpus import Corpus

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knockout.corpus.batches import batch, evaluation_batches, evaluation_bytes, evaluation_tokens
-from knockout.corpus.encoders import open_encoder
+from knockout.corpus.encoding.encoders import open_encoder
 from knockout.corpus.order import grid, permute, window_starts
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import Split, open_split

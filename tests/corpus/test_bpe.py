@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from knockout.corpus import bpe
-from knockout.corpus.bpe import TOKENIZER, BpeEncoder, check_merges
+from knockout.corpus.encoding import bpe
+from knockout.corpus.encoding.bpe import TOKENIZER, BpeEncoder, check_merges
 from knockout.corpus.text import pieces
 
 Ids = Callable[[str], list[int]]

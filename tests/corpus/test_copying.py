@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from knockout.corpus.generators import entropy_rate, generate
+from knockout.corpus.generators.generated import entropy_rate, generate
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.generators import Copy, FixedLength, GeometricLength, UniformLength
@@ -109,6 +109,6 @@ def test_a_seed_gives_one_corpus_and_another_seed_another():
 
 
 def test_every_document_is_drawn_in_small_groups(monkeypatch):
-    monkeypatch.setattr("knockout.corpus.drawing.GROUP_SYMBOLS", 500)
+    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 500)
     documents = drawn(Copy(documents=57))
     assert len(set(documents)) == len(documents) == 57

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from knockout import project
-from knockout.corpus.drawing import DOCUMENTS, Ladder, by_document, coins, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, Ladder, by_document, coins, stream
 from knockout.corpus.symbols import symbol_names
 from knockout.declare.generators import Dyck, Generator, WordProblem
 from knockout.declare.load import load_corpus

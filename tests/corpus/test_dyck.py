@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from knockout.corpus.generators import entropy_rate, generate
+from knockout.corpus.generators.generated import entropy_rate, generate
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.generators import Dyck
@@ -159,5 +159,5 @@ def test_a_seed_gives_one_corpus_and_another_seed_another_in_groups_of_any_size(
     source = Dyck(documents=57)
     assert drawn(source) == drawn(source)
     assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-    monkeypatch.setattr("knockout.corpus.drawing.GROUP_SYMBOLS", 500)
+    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 500)
     assert len(drawn(source)) == 57

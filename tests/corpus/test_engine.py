@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knockout.corpus import chunks, engine, merging, parts, ranges, runs, shards
 from knockout.corpus import prepare as preparing
+from knockout.corpus import shards
 from knockout.corpus.prepare import Prepared, find, prepare
+from knockout.corpus.preparing import chunks, engine, merging, parts, ranges, runs
+from knockout.corpus.preparing.workers import Here, Processes
 from knockout.corpus.reading import open_split
-from knockout.corpus.workers import Here, Processes
 from knockout.declare.corpus import Corpus
 from knockout.errors import CorpusError
 
@@ -30,9 +31,10 @@ PROGRAM = """
 import os, signal, sys
 from functools import partial
 from pathlib import Path
-from knockout.corpus import chunks, prepare as preparing, ranges
+from knockout.corpus import prepare as preparing
+from knockout.corpus.preparing import chunks, ranges
 from knockout.corpus.prepare import prepare
-from knockout.corpus.workers import Processes
+from knockout.corpus.preparing.workers import Processes
 from knockout.declare.corpus import Corpus
 
 declared, base, last, group = sys.argv[1:]

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations, product
 import numpy as np
 import pytest
 
-from knockout.corpus.generators import entropy_rate, generate
+from knockout.corpus.generators.generated import entropy_rate, generate
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.generators import Composition, Generator, Recall
@@ -213,7 +213,7 @@ def test_a_seed_gives_one_corpus_and_another_seed_another(source):
 
 
 def test_memory_stays_small_and_every_document_is_drawn(monkeypatch):
-    monkeypatch.setattr("knockout.corpus.drawing.GROUP_SYMBOLS", 100)
+    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 100)
     source = Composition(symbols=4, links=4, hops=2, queries=3, documents=57)
     documents = drawn(source)
     assert len(documents) == 57

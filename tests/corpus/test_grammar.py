@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from knockout.corpus.generators import entropy_rate, generate
-from knockout.corpus.grammar import labels
+from knockout.corpus.generators.generated import entropy_rate, generate
+from knockout.corpus.generators.grammar import labels
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.grammar import Grammar
@@ -241,5 +241,5 @@ def test_a_seed_gives_one_corpus_and_another_seed_another_in_groups_of_any_size(
     source = grammar(SHARED, documents=57)
     assert drawn(source) == drawn(source)
     assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-    monkeypatch.setattr("knockout.corpus.drawing.GROUP_SYMBOLS", 20)
+    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 20)
     assert len(drawn(source)) == 57

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from knockout.corpus.markov import MarkovChain, stationary
+from knockout.corpus.generators.markov import MarkovChain, stationary
 from knockout.corpus.prepare import prepare
 from knockout.corpus.reading import open_split
 from knockout.declare.generators import Markov

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knockout.corpus import shards
-from knockout.corpus.encoders import open_encoder
+from knockout.corpus.encoding.encoders import open_encoder
 from knockout.corpus.manifest import read_manifest
 from knockout.corpus.prepare import Prepared, find, prepare
 from knockout.corpus.reading import open_split

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from knockout.corpus.preparing.workers import Processes
 from knockout.corpus.shards import map_shard, write_shard
-from knockout.corpus.workers import Processes
 
 PROGRAM = """
 import sys

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from knockout.corpus.generators import entropy_rate
+from knockout.corpus.generators.generated import entropy_rate
 from knockout.corpus.overlap import check_disjoint
 from knockout.corpus.prepare import Prepared, prepare
+from knockout.corpus.preparing.workers import Here
 from knockout.corpus.reading import open_split
 from knockout.corpus.symbols import symbol_names
 from knockout.corpus.verifying import faults
-from knockout.corpus.workers import Here
 from knockout.declare.corpus import Corpus
 from knockout.declare.generators import Generator
 from knockout.declare.grammar import Grammar

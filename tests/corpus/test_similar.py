@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from knockout.corpus import chunks, runs
 from knockout.corpus import prepare as preparing
 from knockout.corpus.prepare import Prepared, prepare
-from knockout.corpus.workers import Here, Processes
+from knockout.corpus.preparing import chunks, runs
+from knockout.corpus.preparing.workers import Here, Processes
 from knockout.declare.corpus import Corpus
 
 DRAW = random.Random(0)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knockout.corpus.chunks import CHUNK_BYTES, chunks_of, read_chunk
 from knockout.corpus.files.addresses import find_files
 from knockout.corpus.files.outcomes import Skipped
+from knockout.corpus.preparing.chunks import CHUNK_BYTES, chunks_of, read_chunk
 from knockout.corpus.text import pieces
 from knockout.declare.text_sources import Files, PythonSource
 from knockout.errors import CorpusError

@@ -7,10 +7,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from knockout.corpus import chunks, ranges
 from knockout.corpus import prepare as preparing
-from knockout.corpus.orders import do_order, write_order
 from knockout.corpus.prepare import prepare
+from knockout.corpus.preparing import chunks, ranges
+from knockout.corpus.preparing.orders import do_order, write_order
 from knockout.declare.corpus import Corpus
 
 UNDER_PREFECT = """if True:
@@ -21,7 +21,8 @@ UNDER_PREFECT = """if True:
     sys.path.insert(0, str(project.root() / "flows"))
     from corpus import CORES, TaskWorkers
     from prefect import flow
-    from knockout.corpus import chunks, prepare as preparing, ranges
+    from knockout.corpus import prepare as preparing
+    from knockout.corpus.preparing import chunks, ranges
     from knockout.corpus.prepare import prepare
     from knockout.declare.corpus import Corpus
 

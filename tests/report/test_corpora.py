@@ -10,7 +10,7 @@ from rich.console import Console
 
 from knockout.corpus.inspection import Inspection, inspect
 from knockout.corpus.prepare import prepare
-from knockout.corpus.workers import Here
+from knockout.corpus.preparing.workers import Here
 from knockout.declare.corpus import Corpus
 from knockout.report.corpora import inspection_data, inspection_text, remarks
 

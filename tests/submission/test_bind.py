@@ -10,7 +10,7 @@ import pytest
 from knockout.account.matching import plan_study
 from knockout.corpus.prepare import Prepared
 from knockout.corpus.prepare import prepare as prepare_corpus
-from knockout.corpus.workers import Here
+from knockout.corpus.preparing.workers import Here
 from knockout.declare.corpus import Bytes, Corpus, Evaluation
 from knockout.declare.load import load_study
 from knockout.declare.plan import PlannedRun

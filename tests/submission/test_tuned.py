@@ -14,27 +14,30 @@ from knockout.training.metrics import MetricLog, seal_metrics
 FULL = 1_000
 
 
-def point(number: int, state: str, *, tokens: int, loss: float | None = None, extends: str | None = None) -> TriedPoint:
+def point(
+    number: int, state: str, *, tokens: int, spared: int = 0, loss: float | None = None, extends: str | None = None
+) -> TriedPoint:
     trial = Trial(number, {"learning_rate": 0.1}, state, loss, ((50, 4.0), (100, 3.0)), None, extends)  # type: ignore[arg-type]
     cost = Cost(seconds=tokens / 100, tokens=tokens, flops=tokens * 6.0)
-    return TriedPoint(trial, cost, full_tokens=FULL, identities=(f"{number}",), reused=False)
+    return TriedPoint(trial, cost, full_tokens=FULL, spared_tokens=spared, identities=(f"{number}",), reused=False)
 
 
 def tuned(*points: TriedPoint) -> Tuned:
     return Tuned("baseline", "pico", points, {"learning_rate": 0.1}, {}, {"learning_rate": True})
 
 
-def test_what_is_saved_is_what_pruned_trials_were_not_trained_on():
-    """4,000 tokens in full; the pruned trial lacks 600 and the diverged one, which saves nothing, 900."""
+def test_what_is_saved_lies_after_the_steps_at_which_trials_were_pruned():
+    """4,000 tokens in full; the pruned trial was trained on 400 by an earlier search and pruned at 300, which spares 700; the
+    diverged one lacks 900 and spares nothing."""
     found = tuned(
         point(0, "done", tokens=1_000, loss=3.0),
-        point(1, "pruned", tokens=400),
+        point(1, "pruned", tokens=400, spared=700),
         point(2, "diverged", tokens=100),
         point(3, "done", tokens=1_000, loss=2.9, extends="learning_rate"),
     )
-    assert found.saved_share == pytest.approx(600 / 4_000)
+    assert found.saved_share == pytest.approx(700 / 4_000)
     assert found.cost == Cost(seconds=25.0, tokens=2_500, flops=15_000.0)
-    assert found.sentence == "4 trials, 1 of them beyond the range, 1 pruned: 15% of the tuning tokens saved"
+    assert found.sentence == "4 trials, 1 of them beyond the range, 1 pruned: 18% of the tuning tokens saved"
 
 
 def test_a_search_without_pruning_says_how_many_trials_it_had():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from knockout.corpus.encoders import ByteEncoder, SymbolEncoder
+from knockout.corpus.encoding.encoders import ByteEncoder, SymbolEncoder
 from knockout.corpus.lookup import find_by_digest
 from knockout.declare.parts import LinearScaling, YarnScaling
 from knockout.declare.rescale import with_rotary_scaling

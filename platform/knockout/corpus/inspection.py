@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from knockout.corpus.encoder import Encoder
-from knockout.corpus.encoders import SymbolEncoder, open_encoder
+from knockout.corpus.encoding.encoder import Encoder
+from knockout.corpus.encoding.encoders import SymbolEncoder, open_encoder
 from knockout.corpus.lengths import Lengths
 from knockout.corpus.manifest import Manifest
 from knockout.corpus.reading import Split, open_split

@@ -31,15 +31,15 @@ from functools import partial as bind
 from pathlib import Path
 
 from knockout.corpus.building import building, exclusive, write_whole
-from knockout.corpus.chunks import Chunk, chunks_of, with_formats
-from knockout.corpus.encoders import check_vocabulary
-from knockout.corpus.engine import Preparation, Progress
+from knockout.corpus.encoding.encoders import check_vocabulary
 from knockout.corpus.files.addresses import find_files
 from knockout.corpus.files.outcomes import within
 from knockout.corpus.files.stores import scheme_of
 from knockout.corpus.manifest import FORMAT, MANIFEST, Manifest, read_manifest, sealed
+from knockout.corpus.preparing.chunks import Chunk, chunks_of, with_formats
+from knockout.corpus.preparing.engine import Preparation, Progress
+from knockout.corpus.preparing.workers import Here, Processes, Workers, usable_cores
 from knockout.corpus.shards import verify
-from knockout.corpus.workers import Here, Processes, Workers, usable_cores
 from knockout.declare.corpus import Corpus, MinHash, Source
 from knockout.declare.generators import Generator
 from knockout.declare.plain import canonical

@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from knockout.corpus.bpe import TOKENIZER, BpeEncoder
-from knockout.corpus.chunks import chunks_of, read_chunk
+from knockout.corpus.encoding.bpe import TOKENIZER, BpeEncoder
 from knockout.corpus.prepare import prepare
+from knockout.corpus.preparing.chunks import chunks_of, read_chunk
+from knockout.corpus.preparing.workers import usable_cores
 from knockout.corpus.reading import Split, open_split
-from knockout.corpus.workers import usable_cores
 from knockout.declare.corpus import Corpus
 from knockout.declare.generators import Generator
 from knockout.errors import CorpusError

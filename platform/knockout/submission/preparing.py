@@ -9,8 +9,8 @@ import threading
 from concurrent.futures import Future
 from pathlib import Path
 
-from knockout.corpus.engine import Progress
 from knockout.corpus.prepare import Prepared, prepare
+from knockout.corpus.preparing.engine import Progress
 from knockout.declare.plan import Plan
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import vocabularies

@@ -1,6 +1,7 @@
 """What tuning a cell came to, as plain data: every trial with its cost, the chosen values, what pruning saved.
 
-The invariant: what a trial cost is what the ledger says of its runs; a pruned trial counts as far as it was trained.
+The invariant: what a trial cost is what the ledger says of its runs, whoever asked for them; what pruning saved follows from
+its decisions, whatever an earlier search had trained already.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class TriedPoint:
     trial: Trial
     cost: Cost
     full_tokens: int
+    spared_tokens: int
+    """Those after the step at which it was pruned; 0 where it was not."""
     identities: tuple[str, ...]
     """Of its runs, one for each tuning seed; the later ones of a pruned trial were never run."""
     reused: bool
@@ -67,9 +70,8 @@ class Tuned:
 
     @property
     def saved_share(self) -> float:
-        """Share of the tokens of all trials in full that pruned trials were not trained on."""
-        saved = sum(point.full_tokens - point.cost.tokens for point in self.points if point.trial.state == "pruned")
-        return saved / sum(point.full_tokens for point in self.points)
+        """Share of the tokens of all trials in full that lie after the steps at which trials were pruned."""
+        return sum(point.spared_tokens for point in self.points) / sum(point.full_tokens for point in self.points)
 
     @property
     def sentence(self) -> str:

@@ -36,6 +36,7 @@ from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
 from knockout.submission.tuned import Cost, TriedPoint, Tuned
 from knockout.training.execute import Early, Execution, never
+from knockout.training.sharing import FollowedMetrics
 
 Run = Callable[[BoundRun, Early], Execution]
 """Brings a run to its result, or to where it is ended early."""
@@ -106,7 +107,8 @@ class _Trying:
     def bring(self, trial: Trial, *, search: CellSearch) -> None:
         """Bring a trial to its end, and tell the search."""
         first, *others = self._runs(trial)
-        curve = RunCurve(self.workspace.run(first.identity), metric=_metric(self.cell))
+        elsewhere = FollowedMetrics(self.workspace, first.identity).look
+        curve = RunCurve(self.workspace.run(first.identity), metric=_metric(self.cell), elsewhere=elsewhere)
         outcome = self._outcome(first, others, curve=curve, pruning=search.pruning(trial))
         search.tell(trial, loss=outcome.loss, curve=curve.read(), pruned=outcome.pruned)
 
@@ -123,7 +125,10 @@ class _Trying:
         as_run = replace(trial, values=_as_run(self.cell, trial.values))
         reused = not any(run.identity in self.trained for run in runs)
         full_tokens, identities = sum(run.tokens for run in runs), tuple(run.identity for run in runs)
-        return TriedPoint(as_run, cost, full_tokens=full_tokens, identities=identities, reused=reused)
+        seen = trial.curve[-1][0] * runs[0].tokens // self.cell.num_steps if trial.state == "pruned" else full_tokens
+        return TriedPoint(
+            as_run, cost, full_tokens=full_tokens, spared_tokens=full_tokens - seen, identities=identities, reused=reused
+        )
 
     def _runs(self, trial: Trial) -> list[BoundRun]:
         tried = with_values(self.cell, values=trial.values)

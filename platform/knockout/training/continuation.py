@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from knockout.corpus.encoders import Encoder, SymbolEncoder, open_encoder
+from knockout.corpus.encoding.encoders import Encoder, SymbolEncoder, open_encoder
 from knockout.corpus.lookup import find_by_digest
 from knockout.declare.rescale import rotary_scaling, with_rotary_scaling
 from knockout.declare.sampling import Sampling

@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 from pydantic import TypeAdapter
 
-from knockout.corpus.chunks import CHUNK_BYTES, chunks_of, read_chunk
 from knockout.corpus.files.outcomes import Skipped
+from knockout.corpus.preparing.chunks import CHUNK_BYTES, chunks_of, read_chunk
 from knockout.declare.corpus import Source
 from knockout.errors import CorpusError
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from knockout.corpus.chunks import chunks_of, read_chunk
+from knockout.corpus.preparing.chunks import chunks_of, read_chunk
 from knockout.errors import CorpusError
 
 SMALL = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,7 +13,7 @@ import pytest
 
 from knockout.corpus.manifest import Counts
 from knockout.corpus.prepare import prepare
-from knockout.corpus.workers import Here
+from knockout.corpus.preparing.workers import Here
 from knockout.declare.corpus import Corpus
 
 JSONL = {"paths": ["a.jsonl"], "format": "jsonl"}

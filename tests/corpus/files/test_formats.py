@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from knockout.corpus.prepare import Prepared, prepare
-from knockout.corpus.workers import Here
+from knockout.corpus.preparing.workers import Here
 from knockout.declare.corpus import Corpus
 from knockout.errors import CorpusError
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from knockout.corpus.prepare import prepare
-from knockout.corpus.workers import Here
+from knockout.corpus.preparing.workers import Here
 from knockout.declare.corpus import Corpus
 
 TEXTS = [

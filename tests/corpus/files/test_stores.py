@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from knockout.corpus.chunks import chunks_of, read_chunk
+from knockout.corpus.preparing.chunks import chunks_of, read_chunk
 from knockout.declare.load import load_corpus
 from knockout.errors import CorpusError
 
@@ -101,7 +101,7 @@ HUB = """
 import json, sys
 from pathlib import Path
 from pydantic import TypeAdapter
-from knockout.corpus.chunks import chunks_of, read_chunk
+from knockout.corpus.preparing.chunks import chunks_of, read_chunk
 from knockout.declare.corpus import Source
 
 for plain in json.loads(sys.argv[1]):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from knockout.corpus import shards
-from knockout.corpus.encoder import Encoder
+from knockout.corpus.encoding.encoder import Encoder
 from knockout.corpus.manifest import ShardEntry, SplitName
 from knockout.corpus.shards import token_dtype, write_shard
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, Ladder, by_document, groups, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, Ladder, by_document, groups, stream
 from knockout.declare.grammar import Grammar, mean_lengths
 from knockout.declare.lr import END, Automaton
 from knockout.errors import CorpusError

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, Ladder, choices, groups, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, Ladder, choices, groups, stream
 from knockout.declare.generators import Copy, FixedLength, GeometricLength, UniformLength
 
 SMALLEST = 2.0**-60

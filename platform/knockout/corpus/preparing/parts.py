@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from knockout.corpus.building import WORK, write_whole, writing
-from knockout.corpus.chunks import Chunk, read_chunk
-from knockout.corpus.encoders import saved_encoder
+from knockout.corpus.encoding.encoders import saved_encoder
 from knockout.corpus.files.outcomes import Skipped
 from knockout.corpus.manifest import ShardEntry, SplitName
-from knockout.corpus.ranges import NUM_BUCKETS, Range
-from knockout.corpus.runs import (
+from knockout.corpus.preparing.chunks import Chunk, read_chunk
+from knockout.corpus.preparing.ranges import NUM_BUCKETS, Range
+from knockout.corpus.preparing.runs import (
     Pile,
     Sorter,
     gather,
@@ -34,7 +34,7 @@ from knockout.corpus.runs import (
     open_pile,
     write_index,
 )
-from knockout.corpus.writing import ShardWriter
+from knockout.corpus.preparing.writing import ShardWriter
 from knockout.declare.corpus import Corpus
 from knockout.declare.plain import canonical
 

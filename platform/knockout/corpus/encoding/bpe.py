@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from knockout.corpus.building import write_whole
-from knockout.corpus.encoder import Encoder
+from knockout.corpus.encoding.encoder import Encoder
+from knockout.corpus.encoding.training_text import TrainingText
 from knockout.corpus.shards import token_dtype
 from knockout.corpus.text import pieces
-from knockout.corpus.training_text import TrainingText
 from knockout.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, TABLE, groups, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, TABLE, groups, stream
 from knockout.declare.generators import Markov
 from knockout.errors import CorpusError
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus import composition, copying, dyck, grammar, recall, word_problem
-from knockout.corpus.markov import MarkovChain
+from knockout.corpus.generators import composition, copying, dyck, grammar, recall, word_problem
+from knockout.corpus.generators.markov import MarkovChain
 from knockout.declare.generators import Composition, Copy, Dyck, Generator, Markov, Recall, WordProblem
 from knockout.declare.grammar import Grammar
 

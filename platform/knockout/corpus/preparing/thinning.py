@@ -18,8 +18,8 @@ import numpy as np
 from knockout.corpus.building import WORK
 from knockout.corpus.files.outcomes import left_out
 from knockout.corpus.manifest import SourceEntry
-from knockout.corpus.parts import Read, once
-from knockout.corpus.runs import HASHES, kept_entries, read_index
+from knockout.corpus.preparing.parts import Read, once
+from knockout.corpus.preparing.runs import HASHES, kept_entries, read_index
 from knockout.declare.corpus import Corpus
 from knockout.declare.text_sources import Mixture
 from knockout.errors import CorpusError

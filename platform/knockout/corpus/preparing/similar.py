@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from knockout.corpus.building import WORK, writing
-from knockout.corpus.runs import ENTRY, HASHES, read_all, read_index
+from knockout.corpus.preparing.runs import ENTRY, HASHES, read_all, read_index
 from knockout.declare.corpus import MinHash
 from knockout.errors import CorpusError
 

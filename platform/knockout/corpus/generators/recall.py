@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, choices, groups, orders, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, choices, groups, orders, stream
 from knockout.declare.generators import Recall
 
 

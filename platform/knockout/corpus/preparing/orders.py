@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from knockout.corpus.building import write_whole
-from knockout.corpus.merging import Merging, merge
-from knockout.corpus.parts import Counting, Encoding, Reading, count, encode, read
-from knockout.corpus.similar import Comparing, Signing, compare, sign
+from knockout.corpus.preparing.merging import Merging, merge
+from knockout.corpus.preparing.parts import Counting, Encoding, Reading, count, encode, read
+from knockout.corpus.preparing.similar import Comparing, Signing, compare, sign
 
 KINDS: dict[str, tuple[Callable[[Any], object], TypeAdapter[Any]]] = {
     "read": (read, TypeAdapter(list[Reading])),

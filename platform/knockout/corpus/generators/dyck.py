@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, by_document, choices, coins, groups, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, by_document, choices, coins, groups, stream
 from knockout.declare.generators import Dyck
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from knockout.corpus.building import WORK, writing
-from knockout.corpus.ranges import STEP_BYTES
-from knockout.corpus.runs import (
+from knockout.corpus.preparing.ranges import STEP_BYTES
+from knockout.corpus.preparing.runs import (
     ENTRY,
     ENTRY_BYTES,
     Pile,

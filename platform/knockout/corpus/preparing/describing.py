@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from knockout.corpus.encoder import Encoder
+from knockout.corpus.encoding.encoder import Encoder
 from knockout.corpus.floors import MAX_FIT_TOKENS, CountingFloors, PairCounts
-from knockout.corpus.generators import entropy_rate
+from knockout.corpus.generators.generated import entropy_rate
 from knockout.corpus.manifest import (
     FORMAT,
     Counts,
@@ -28,7 +28,7 @@ from knockout.corpus.manifest import (
     TokenizerFile,
     content_digest,
 )
-from knockout.corpus.parts import Encoded
+from knockout.corpus.preparing.parts import Encoded
 from knockout.corpus.shards import file_sha256, map_shard
 from knockout.declare.corpus import Corpus
 from knockout.declare.generators import Generator

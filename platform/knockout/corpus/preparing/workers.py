@@ -105,7 +105,7 @@ def usable_cores() -> int:
 
 def _start() -> Worker:
     one_thread = {"OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-m", "knockout.corpus.workers"]
+    command = [sys.executable, "-m", "knockout.corpus.preparing.workers"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **one_thread})
 
 

@@ -34,7 +34,7 @@ from knockout.corpus.files.stores import (
     scheme_of,
     stored,
 )
-from knockout.corpus.generators import generate
+from knockout.corpus.generators.generated import generate
 from knockout.declare.corpus import Source
 from knockout.declare.text_sources import Files, HuggingFace, Mixture, PythonSource, TextSource
 from knockout.errors import CorpusError

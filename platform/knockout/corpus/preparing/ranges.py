@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from knockout.corpus.runs import HASHES, evenly
+from knockout.corpus.preparing.runs import HASHES, evenly
 
 NUM_BUCKETS = 256
 """Stretches of the space of hashes for which bytes are counted."""

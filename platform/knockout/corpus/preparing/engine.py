@@ -15,20 +15,32 @@ from typing import TypeVar
 
 import numpy as np
 
-from knockout.corpus import ranges
 from knockout.corpus.building import WORK, writing
-from knockout.corpus.chunks import Chunk, passed_over
-from knockout.corpus.describing import Side, describe, make_exam
-from knockout.corpus.encoders import make_encoder
+from knockout.corpus.encoding.encoders import make_encoder
+from knockout.corpus.encoding.training_text import TrainingText
 from knockout.corpus.files.outcomes import left_out
 from knockout.corpus.floors import PairCounts
 from knockout.corpus.manifest import Counts, Manifest, SourceEntry, SplitEntry, SplitName, Splits
-from knockout.corpus.merging import groups, merge
-from knockout.corpus.parts import FOUND, PILE, Counted, Counting, Encoded, Encoding, Read, Reading, count, encode, read
-from knockout.corpus.runs import ENTRY, Pile, Run, evenly, gather, num_entries
-from knockout.corpus.thinning import Measuring, entries, kept_of, measure
-from knockout.corpus.training_text import TrainingText
-from knockout.corpus.workers import Workers
+from knockout.corpus.preparing import ranges
+from knockout.corpus.preparing.chunks import Chunk, passed_over
+from knockout.corpus.preparing.describing import Side, describe, make_exam
+from knockout.corpus.preparing.merging import groups, merge
+from knockout.corpus.preparing.parts import (
+    FOUND,
+    PILE,
+    Counted,
+    Counting,
+    Encoded,
+    Encoding,
+    Read,
+    Reading,
+    count,
+    encode,
+    read,
+)
+from knockout.corpus.preparing.runs import ENTRY, Pile, Run, evenly, gather, num_entries
+from knockout.corpus.preparing.thinning import Measuring, entries, kept_of, measure
+from knockout.corpus.preparing.workers import Workers
 from knockout.declare.corpus import Corpus, MinHash
 from knockout.declare.generators import Generator
 from knockout.declare.text_sources import Mixture
@@ -142,7 +154,7 @@ class Preparation:
         method = self.corpus.near_duplicates
         if not isinstance(method, MinHash):
             return pile
-        from knockout.corpus import similar
+        from knockout.corpus.preparing import similar
 
         runs = tuple(sorted({(Path(run.path).name, run.kept) for run in pile.runs}))
         signing = [similar.Signing(str(self.room), run, method) for run, _ in runs]

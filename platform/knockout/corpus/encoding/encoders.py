@@ -12,11 +12,11 @@ from typing import final
 
 import numpy as np
 
-from knockout.corpus.bpe import TOKENIZER, BpeEncoder, fit_bpe
-from knockout.corpus.encoder import Encoder
+from knockout.corpus.encoding.bpe import TOKENIZER, BpeEncoder, fit_bpe
+from knockout.corpus.encoding.encoder import Encoder
+from knockout.corpus.encoding.training_text import TrainingText
 from knockout.corpus.manifest import Manifest
 from knockout.corpus.shards import verify
-from knockout.corpus.training_text import TrainingText
 from knockout.declare.corpus import Bpe, Bytes, Corpus, Identity
 from knockout.declare.generators import Generator
 from knockout.errors import CorpusError

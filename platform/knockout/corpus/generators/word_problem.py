@@ -38,7 +38,7 @@ from itertools import combinations
 
 import numpy as np
 
-from knockout.corpus.drawing import DOCUMENTS, choices, groups, stream
+from knockout.corpus.generators.drawing import DOCUMENTS, choices, groups, stream
 from knockout.declare.generators import WordProblem
 
 

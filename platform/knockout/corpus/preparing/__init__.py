@@ -1,0 +1,1 @@
+"""The stages from sources to shards, and who does their tasks."""
