@@ -21,15 +21,17 @@ lint: $(TESTED)
 gpu-check: $(READY)
 	$(BIN)/python -m knockout.training.gpu_check
 
-$(READY): pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "knockout needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(TESTED): $(READY)
+$(TESTED): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
-	touch $@
+	touch $(READY) $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache dist build

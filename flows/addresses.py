@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from prefect.context import FlowRunContext
+
+from knockout.errors import InputError
 from knockout.ledger.workspace import Workspace
 from knockout.services.catalog import POOL
 from knockout.services.database import find_database
@@ -24,3 +30,23 @@ def workspace_address(workspace: Workspace) -> str | None:
     """
     shared = find_database(workspace.folder) is not None and find_store(workspace.folder) is not None
     return None if shared else str(workspace.folder)
+
+
+def enter(project: str | None) -> None:
+    """Look names up as in the folder that the work was asked for from; None: where this process is.
+
+    Raises:
+        InputError: it is not on this machine.
+    """
+    if project is None:
+        return
+    if not Path(project).is_dir():
+        raise InputError(f"the project's folder {project} is not on this machine: workers and users must share it")
+    os.chdir(project)
+
+
+def pool_of_this() -> str:
+    """The pool whose worker runs this flow run; the default one outside of any."""
+    context = FlowRunContext.get()
+    run = context.flow_run if context is not None else None
+    return (run.work_pool_name if run is not None else None) or POOL

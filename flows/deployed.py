@@ -6,47 +6,42 @@ the one that is named, or the worker's own where machines share no disk.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from addresses import enter, pool_of_this
+from bringing import interrupted, workspace_at
+from deciding import decide
 from pooling import MOST_WAITING, PoolHands
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from reconciling import FLOW, state_of
 from study import walk
 from sweeps import scheduled_sweep, sweep
 
 from corpus import CORES, PoolWorkers, TaskWorkers
-from knockout.declare.parallelism import Strategy
+from knockout.cli.night import by_hand
 from knockout.errors import InputError, RunError
 from knockout.ledger.lost import is_lost, take_over
 from knockout.ledger.process import this_process
 from knockout.ledger.stops import stop_requested
 from knockout.ledger.store import Ledger, Submission
-from knockout.ledger.workspace import Workspace, open_workspace
-from knockout.services.catalog import POOL
+from knockout.ledger.workspace import Workspace
 from knockout.submission.listener import Listener
 from knockout.submission.requests import Request, read_request, withdraw
 from knockout.submission.road import Road
-from knockout.submission.single import Ended, Order, bring
-from knockout.submission.waiting import wait_awake
-from knockout.training.stop import BY_USER, Stop
+from knockout.training.stop import Stop
 
-Made = TypeVar("Made")
 WAITING: Any = ThreadPoolTaskRunner(max_workers=MOST_WAITING)  # generic in a type that Prefect leaves open
 
 
 @flow(name=FLOW, task_runner=WAITING, persist_result=False)
 def study(submission: str, workspace: str | None = None) -> State[Any]:
     """Bring a submitted study to its verdicts; the flow run ends in the submission's state."""
-    place = _workspace(workspace)
+    place = workspace_at(workspace)
     if (ended := _ended_before(submission, workspace=place)) is not None:
         return ended
     road = _road(read_request(submission, workspace=place), workspace=place)
@@ -59,22 +54,6 @@ def study(submission: str, workspace: str | None = None) -> State[Any]:
     return state_of(concluding.state, reason=concluding.reason)
 
 
-@flow(name="training", persist_result=False)
-def training(
-    submission: str,
-    run: str,
-    workspace: str | None = None,
-    run_seconds: float | None = None,
-    until: float | None = None,
-    devices: int = 1,
-    strategy: Strategy = "ddp",
-) -> State[Any]:
-    """Bring one run to its sealed result, once, whoever else asks for it."""
-    order, stop = Order(submission, run, run_seconds, until, devices, strategy), Stop()
-    ended: Ended = _awake(partial(bring, order, workspace=_workspace(workspace), stop=stop), stop=stop)
-    return state_of(ended.state, reason=ended.reason)
-
-
 @flow(name="corpus", task_runner=CORES, persist_result=False)
 def corpus(
     corpus: str, vocabulary: int, workspace: str | None = None, project: str | None = None, pool: str | None = None
@@ -83,9 +62,9 @@ def corpus(
     from knockout.corpus.prepare import prepare
     from knockout.declare.load import load_corpus
 
-    _enter(project)
+    enter(project)
     declared, base = load_corpus(corpus)
-    folder = _workspace(workspace).corpora
+    folder = workspace_at(workspace).corpora
     workers = TaskWorkers() if pool is None else PoolWorkers(pool=pool)
     try:
         made = prepare(declared, vocabulary=vocabulary, folder=folder, base=base, workers=workers)
@@ -105,38 +84,29 @@ def nightly(
 ) -> State[Any]:
     """Run studies with fresh seeds on the pool, and tell what changed; of a schedule one sweep at a time."""
     if schedule is not None:
-        return scheduled_sweep(schedule, workspace=_workspace(workspace))
-    _enter(project)
-    given = {"--size": size, "--pool": pool or POOL, "--workspace": str(_workspace(workspace).folder)}
-    named = [word for study in studies or () for word in ("--studies", study)]
-    options = [word for name, value in given.items() if value is not None for word in (name, value)]
-    return sweep(["nightly", *named, *options])
+        return scheduled_sweep(schedule, workspace=workspace_at(workspace))
+    enter(project)
+    order = by_hand(studies or (), size=size, pool=pool or pool_of_this())
+    return sweep(order, workspace=workspace_at(workspace))
 
 
 @flow(name="reproduce", persist_result=False)
 def reproduce(
-    pool: str,
+    pool: str | None = None,
     only: list[str] | None = None,
     size: str | None = None,
     workspace: str | None = None,
     project: str | None = None,
 ) -> State[Any]:
     """Decide the claims of studies by training on the pool, one study after the other; all claims, or the named ones."""
-    from knockout.cli.unattended import run_command
-    from knockout.declare.claimed import choose_studies, claimed_studies
-
-    _enter(project)
-    chosen = choose_studies(claimed_studies(size=size), names=only or [])
-    place = str(_workspace(workspace).folder)
-    arguments = ["--pool", pool, "--wait", "--workspace", place, *(["--size", size] if size is not None else [])]
-    missed = [one.name for one in chosen if run_command(["submit", one.name, *arguments], silent=False)]
-    return Failed(message=f"without verdicts: {', '.join(missed)}") if missed else Completed()
+    enter(project)
+    return decide(only or (), size=size, pool=pool or pool_of_this(), workspace=workspace_at(workspace))
 
 
 def _road(request: Request, *, workspace: Workspace) -> Road:
     """The road of a submission, with the pool's hands; one whose declaration is wrong by now waits no longer."""
     try:
-        _enter(str(request.place(workspace)))
+        enter(str(request.place(workspace)))
         loaded = request.load()
         return Road(
             loaded,
@@ -146,6 +116,7 @@ def _road(request: Request, *, workspace: Workspace) -> Road:
             stop=Stop(),
             submission=request.submission,
             hands=partial(PoolHands, pool=request.pool),
+            interrupted=interrupted,
         )
     except InputError:
         ledger = Ledger(workspace)
@@ -177,32 +148,3 @@ def _taken_over(known: Submission, *, workspace: Workspace) -> bool:
         return take_over(ledger, submission=known.submission, owner=this_process())
     finally:
         ledger.close()
-
-
-def _workspace(folder: str | None) -> Workspace:
-    """The workspace that a submission names, or else this worker's own."""
-    return open_workspace(Path(folder) if folder is not None else None)
-
-
-def _enter(project: str | None) -> None:
-    """Look names up as in the folder that the study was submitted from.
-
-    Raises:
-        InputError: it is not on this machine.
-    """
-    if project is None:
-        return
-    if not Path(project).is_dir():
-        raise InputError(f"the project's folder {project} is not on this machine: workers and users must share it")
-    os.chdir(project)
-
-
-def _awake(work: Callable[[], Made], *, stop: Stop) -> Made:
-    """Do the work in a thread, so that a signal is heard; it asks the work to stop, and waits for it."""
-    with ThreadPoolExecutor(1) as pool:
-        future: Future[Made] = pool.submit(work)
-        try:
-            wait_awake([future])
-        except (KeyboardInterrupt, TerminationSignal):
-            stop.end(BY_USER)
-        return future.result()

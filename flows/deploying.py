@@ -34,13 +34,21 @@ def deploy(*, pool: str) -> None:
     Raises:
         ServiceError: Prefect's server does not answer.
     """
-    try:
-        with get_client(sync_client=True) as client:
-            _make_pool(client, name=pool)
-            for declared in _declared():
-                _deploy(client, declared, pool=pool)
-    except (HTTPError, PrefectException) as error:
-        raise ServiceError(f"Prefect's server refused the deployments ({type(error).__name__}: {error})") from None
+    with _server() as client:
+        _make_pool(client, name=pool)
+        for declared in _declared():
+            _deploy(client, declared, pool=pool)
+
+
+def deploy_from(entrypoint: str, *, name: str, pool: str) -> None:
+    """Have one deployment of a pool run another flow than the declared one.
+
+    Raises:
+        ServiceError: Prefect's server does not answer.
+    """
+    (declared,) = [one for one in _declared() if one["name"] == name]
+    with _server() as client:
+        _deploy(client, {**declared, "entrypoint": entrypoint}, pool=pool)
 
 
 def _make_pool(client: SyncPrefectClient, *, name: str) -> None:
@@ -101,3 +109,12 @@ def _version(declared: dict[str, Any]) -> str:
     """What changes when the declaration, the flows or knockout do."""
     flows = Path(project.root(), declared["entrypoint"].partition(":")[0]).read_bytes()
     return hashlib.sha256(f"{__version__} {declared}".encode() + flows).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[SyncPrefectClient]:
+    try:
+        with get_client(sync_client=True) as client:
+            yield client
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server refused the deployments ({type(error).__name__}: {error})") from None

@@ -17,7 +17,7 @@ from uuid import UUID
 from addresses import full_name, workspace_address
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import TaskRunContext
 from prefect.exceptions import PrefectException
@@ -25,12 +25,12 @@ from prefect.states import Cancelled
 
 from knockout.errors import RunEnded, WorkspaceError
 from knockout.ledger.leases import HELD, lease_seconds
-from knockout.ledger.process import tells_death
-from knockout.ledger.stops import request_stop
+from knockout.ledger.process import tells_death, tells_leaving
+from knockout.ledger.stops import Wanted, request_stop
 from knockout.ledger.store import LedgerRun
 from knockout.submission.bind import BoundRun
 from knockout.submission.road import Road
-from knockout.submission.single import Order
+from knockout.submission.single import Order, has_ended
 from knockout.training.execute import Early, Execution
 
 MOST_WAITING = 500
@@ -44,9 +44,10 @@ GRACE_SECONDS = 60.0
 """A run that was asked to end has so long before nobody waits for it any more."""
 LEASES = 2.0
 """A flow run that a worker has and that claims nothing for so many leases is taken for lost with its worker."""
-BEGIN_SECONDS = 60.0
-"""So long a process may take to start on a busy machine."""
+BEGIN_SECONDS = 180.0
+"""So long a process may take to start on a busy machine, or in a container whose image is fetched first."""
 TAKEN = (StateType.PENDING, StateType.RUNNING)
+SEEN = FlowRunFilterState(type=FlowRunFilterStateType(not_any_=[StateType.SCHEDULED]))
 PAGE = 200
 GPUS = "gpus"
 """The variable of a pool's job template that says how many a run takes."""
@@ -64,7 +65,10 @@ class Waiting:
     claims: int
     """How often the run had been claimed when it was sent."""
     parent: UUID | None
+    asked: int = 0
+    """How often a flow run was asked for since the run was last claimed; the number is part of its key."""
     sent: int = 0
+    """How many of them were open then."""
     deaths: int = 0
     """How often it was lost with whoever held it."""
     taken: float | None = None
@@ -89,7 +93,6 @@ class PoolHands:
         self.road = road
         self.ledger = road.ledger
         self.stop = road.limits.stop
-        self.until = time.time() + road.study_seconds if road.study_seconds is not None else None
         self.client = get_client(sync_client=True).__enter__()
         self.deployment = self.client.read_deployment_by_name(full_name("training", pool=pool)).id
         self.infrastructure = _infrastructure(self.client, pool=pool, devices=road.parallelism.devices)
@@ -139,8 +142,8 @@ class PoolHands:
         """End what is still on the pool."""
         self.over.set()
         self.thread.join()
-        if self.stop.is_set() and not self.road.is_replaced:
-            request_stop(self.ledger, submissions=[self.road.submission])
+        if self.stop.is_set() and not self.road.is_left:
+            self._request_stop()
         self.client.__exit__(None, None, None)
 
     def _send(self, one: Waiting) -> None:
@@ -148,19 +151,24 @@ class PoolHands:
 
         When Prefect does not answer, it is asked again at the next look; the key keeps one flow run for each time of asking.
         """
-        run, number = one.run, one.sent + 1
+        run = one.run
         shared = self.road.parallelism.model_dump()
-        order = Order(self.road.submission, run.identity, self.road.limits.run_seconds, self.until, **shared)
-        flow_run = self.client.create_flow_run_from_deployment(
-            self.deployment,
-            name=run.name,
-            parameters={"workspace": workspace_address(self.road.workspace), **asdict(order)},
-            tags=[self.road.submission],
-            idempotency_key=f"{self.road.submission}:{run.identity}:{one.claims}:{number}",
-            parent_task_run_id=one.parent,
-            job_variables=self.infrastructure,
-        )
-        one.flow_run, one.sent, one.taken = flow_run.id, number, None
+        order = Order(self.road.submission, run.identity, self.road.limits.run_seconds, **shared)
+        while True:
+            number = one.asked + 1
+            flow_run = self.client.create_flow_run_from_deployment(
+                self.deployment,
+                name=run.name,
+                parameters={"workspace": workspace_address(self.road.workspace), **asdict(order)},
+                tags=[self.road.submission],
+                idempotency_key=f"{self.road.submission}:{run.identity}:{one.claims}:{number}",
+                parent_task_run_id=one.parent,
+                job_variables=self.infrastructure,
+            )
+            one.asked = number
+            if flow_run.state is None or not flow_run.state.is_final():  # else of a process that walked before this one
+                break
+        one.flow_run, one.sent, one.taken = flow_run.id, one.sent + 1, None
 
     def _watch(self) -> None:
         while not self.over.wait(POLL_SECONDS):
@@ -174,26 +182,25 @@ class PoolHands:
             waiting = list(self.waiting.values())
         if not waiting:
             return
-        if self.road.is_replaced:  # its flow runs are the other's now
+        if self.road.is_left:  # its flow runs are another's
             ending = self.stop.ending
             for one in waiting:
                 one.end(RunEnded(one.run.name, state=ending.state, reason=ending.reason))
             return
         flow_runs: dict[UUID, FlowRun] = {}
-        for one in waiting:
-            if one.flow_run is None and not self.stop.is_set():
-                self._send(one)
         if time.monotonic() - self.asked > ASK_SECONDS:
             flow_runs = _read(self.client, ids=[one.flow_run for one in waiting if one.flow_run is not None])
             self.ledger.reconcile()
             self.asked = time.monotonic()
         if self.stop.is_set() and self.stopped is None:
             self.stopped = time.monotonic()
-            request_stop(self.ledger, submissions=[self.road.submission])
+            self._request_stop()
         runs = {run.identity: run for run in self.ledger.runs([one.run.identity for one in waiting])}
         for one in waiting:
-            flow_run = flow_runs.get(one.flow_run) if one.flow_run is not None else None
-            self._settle(one, run=runs[one.run.identity], flow_run=flow_run)
+            flow_run, run = flow_runs.get(one.flow_run) if one.flow_run is not None else None, runs[one.run.identity]
+            self._settle(one, run=run, flow_run=flow_run)
+            if one.flow_run is None and not (one.ended.is_set() or run.state in HELD or self.stop.is_set()):
+                self._send(one)  # what somebody trains already, for whomever, is waited for
 
     def _settle(self, one: Waiting, *, run: LedgerRun, flow_run: FlowRun | None) -> None:
         """Go on from how a run stands in the ledger, and its flow run in Prefect, where that was asked."""
@@ -210,11 +217,18 @@ class PoolHands:
             self._send_again(one, run=run)
         elif claimed:
             one.end(Execution(run, reused=False))
+        elif _is_lost(flow_run, of=self.road.submission) and one.sent < ATTEMPTS:
+            self._send(one)
         elif flow_run is not None and flow_run.state is not None and flow_run.state.is_final():
             reason = f"its flow run ended before it began: {flow_run.state.name}: {flow_run.state.message}"
             one.end(RunEnded(one.run.name, state="failed", reason=reason))
         elif flow_run is not None and flow_run.state_type in TAKEN and one.sent < ATTEMPTS and self._is_overdue(one):
             self._send(one)  # its worker may be gone; should it begin after all, the ledger has it trained once
+
+    def _request_stop(self) -> None:
+        """Tell every machine what the runs are to come to."""
+        wanted = Wanted(self.stop.ending.state, self.stop.ending.reason)
+        request_stop(self.ledger, submissions=[self.road.submission], wanted=wanted)
 
     def _is_overdue(self, one: Waiting) -> bool:
         """Whether a worker has the flow run, and nobody has begun the run, for so long that it must be taken for lost."""
@@ -242,12 +256,19 @@ class PoolHands:
         one.end(RunEnded(one.run.name, state=ending.state, reason=ending.reason))
 
     def _send_again(self, one: Waiting, *, run: LedgerRun) -> None:
-        one.deaths += 1
+        one.deaths += not tells_leaving(run.reason)
         if one.deaths == ATTEMPTS:
             one.end(Execution(run, reused=False))
             return
-        one.claims = run.attempts
+        one.claims, one.asked, one.sent = run.attempts, 0, 0
         self._send(one)
+
+
+def _is_lost(flow_run: FlowRun | None, *, of: str) -> bool:
+    """Whether a flow run ended before its run began because its process did, or since the study had none for a while."""
+    if flow_run is None or flow_run.state is None:
+        return False
+    return flow_run.state.is_crashed() or (flow_run.state.is_cancelled() and flow_run.state.message == has_ended(of))
 
 
 def _infrastructure(client: SyncPrefectClient, *, pool: str, devices: int) -> dict[str, Any]:
@@ -257,9 +278,9 @@ def _infrastructure(client: SyncPrefectClient, *, pool: str, devices: int) -> di
 
 
 def _read(client: SyncPrefectClient, *, ids: Collection[UUID]) -> dict[UUID, FlowRun]:
-    """Flow runs by their id."""
+    """Flow runs by their id, of those that a worker has or had: what waits may be much, and is never asked for."""
     names, found = list(ids), dict[UUID, FlowRun]()
     for begin in range(0, len(names), PAGE):
-        page = FlowRunFilter(id=FlowRunFilterId(any_=names[begin : begin + PAGE]))
+        page = FlowRunFilter(id=FlowRunFilterId(any_=names[begin : begin + PAGE]), state=SEEN)
         found |= {run.id: run for run in client.read_flow_runs(flow_run_filter=page, limit=PAGE)}
     return found

@@ -24,6 +24,8 @@ from knockout.declare.problems import nearest
 from knockout.errors import InputError, ServiceError
 from knockout.services.catalog import POOL, STUDIES, TRAINING
 
+PROCESS = "process"
+"""The kind of a pool whose flow runs are processes."""
 OPEN = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
 
@@ -37,6 +39,22 @@ def check_pool(pool: str) -> None:
     with _server() as client:
         if pool != POOL:
             _check(client, pool=pool)
+
+
+def check_kind(pool: str) -> None:
+    """Refuse a pool whose flow runs are no processes of the worker's machine; one that is not there will be made.
+
+    Raises:
+        InputError: it is of another kind.
+        ServiceError: Prefect's server does not answer.
+    """
+    with _server() as client:
+        kinds = {one.name: one.type for one in client.read_work_pools()}
+    if kinds.get(pool, PROCESS) != PROCESS:
+        raise InputError(
+            f"pool '{pool}' is one of {kinds[pool]}, and `knockout worker` runs processes: "
+            f"`prefect worker start --pool '{pool}'` works for it"
+        )
 
 
 def num_online(pool: str) -> int:

@@ -29,15 +29,17 @@ from prefect.exceptions import PrefectException
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from knockout.errors import ServiceError
+from knockout.ledger.lost import goes_on
 from knockout.ledger.process import tells_death
-from knockout.ledger.store import FINISHED, Ledger, LedgerRun, Submission
+from knockout.ledger.store import FINISHED, HELD, PRUNED, Ledger, LedgerRun, Submission
+from knockout.submission.requests import has_request
 
 FLOW = "study"
 TRAINING = "training"
 """The flow of one run on a pool; its parameters name the run, and the submission that asked for it."""
 OPEN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 """States of what has not ended."""
-ENDED = (*FINISHED, "failed", "cancelled", "timed-out")
+ENDED = (*FINISHED, PRUNED, "failed", "cancelled", "timed-out")
 """States of a run that a task of its own can have come to."""
 SETTLE_SECONDS = 15.0
 """A process that ends by itself tells Prefect within this time after the ledger."""
@@ -49,6 +51,8 @@ def state_of(state: str, *, reason: str | None) -> State[Any]:
     match state:
         case "done" | "diverged":
             return Completed(message=reason)
+        case "pruned":
+            return Completed(name="Pruned", message=reason)
         case "cancelled":
             return Cancelled(message=reason)
         case "timed-out":
@@ -69,8 +73,12 @@ def reconcile(ledger: Ledger) -> list[str]:
         with get_client(sync_client=True) as client:
             if not (found := _unsettled(client)):
                 return []
-            known = {one.submission: one for one in ledger.submissions()}
-            ended = [(run, of) for run in found if (of := known.get(_submission_of(run))) is not None and _has_ended(of)]
+            known = {name: ledger.submission(name) for name in {_submission_of(run) for run in found}}
+            ended = [
+                (run, of)
+                for run in found
+                if (of := known.get(_submission_of(run))) is not None and _has_ended(of, ledger=ledger)
+            ]
             ended = [(run, of) for run, of in ended if not _takes_over(run, submission=of)]
             for run, submission in ended:
                 _close_one(client, run=run, submission=submission, ledger=ledger)
@@ -87,7 +95,8 @@ def confirm(ledger: Ledger, *, submission: str) -> None:
     Raises:
         ServiceError: Prefect's server does not answer.
     """
-    (one,) = [known for known in ledger.submissions() if known.submission == submission]
+    one = ledger.submission(submission)
+    assert one is not None
     try:
         with get_client(sync_client=True) as client:
             open_ = [run for run in _unsettled(client) if _submission_of(run) == submission]
@@ -133,9 +142,11 @@ def _unsettled(client: SyncPrefectClient) -> list[FlowRun]:
     return found
 
 
-def _has_ended(submission: Submission) -> bool:
-    """Whether nobody is left who will tell Prefect of it."""
+def _has_ended(submission: Submission, *, ledger: Ledger) -> bool:
+    """Whether nobody is left who will tell Prefect of it; one of a pool may be about to be taken over."""
     if submission.state == "running":
+        return False
+    if goes_on(submission) and has_request(submission.submission, workspace=ledger.workspace):
         return False
     gone = submission.owner is not None and submission.owner.alive() is False
     return gone or tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
@@ -156,6 +167,8 @@ def _close(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, l
         of = _ended_within(submission, run=trained) or submission
         client.set_task_run_state(task.id, state_of(of.state, reason=of.reason), force=True)
     trained = ledger.run(str(run.parameters["run"])) if "run" in run.parameters else None
+    if trained is not None and trained.state in HELD:
+        return  # whoever has it tells how it ends
     of = _ended_within(submission, run=trained) or submission
     wanted, told = state_of(of.state, reason=of.reason), run.state
     if told is None or (told.type, told.name, told.message) != (wanted.type, wanted.name, wanted.message):

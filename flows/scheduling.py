@@ -59,8 +59,10 @@ def reconcile(known: Sequence[Known], *, workspace: Workspace) -> None:
             for name in there.keys() - wanted.keys():
                 client.delete_deployment(there[name].id)
             for name, one in wanted.items():
-                if name not in there or there[name].version != _version(one, workspace=workspace):
-                    _deploy(client, one, workspace=workspace)
+                template = client.read_deployment_by_name(full_name(FLOW, pool=one.schedule.pool))
+                version = _version(one, template=template, workspace=workspace)
+                if name not in there or there[name].version != version:
+                    _deploy(client, one, template=template, version=version, workspace=workspace)
     except (HTTPError, PrefectException) as error:
         raise ServiceError(f"Prefect's server refused the schedules ({type(error).__name__}: {error})") from None
 
@@ -69,19 +71,20 @@ def _deployments(client: SyncPrefectClient) -> list[DeploymentResponse]:
     return client.read_deployments(deployment_filter=DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG])))
 
 
-def _deploy(client: SyncPrefectClient, one: Known, *, workspace: Workspace) -> None:
+def _deploy(
+    client: SyncPrefectClient, one: Known, *, template: DeploymentResponse, version: str, workspace: Workspace
+) -> None:
     """One at a time of each: a second flow run is cancelled, not kept waiting."""
-    template = client.read_deployment_by_name(full_name(FLOW, pool=one.schedule.pool))
     cron = CronSchedule(cron=one.schedule.cron, timezone=one.schedule.timezone)
     client.create_deployment(
         template.flow_id,
         _name(one.schedule.schedule),
-        version=_version(one, workspace=workspace),
+        version=version,
         schedules=[DeploymentScheduleCreate(schedule=cron, active=one.active)],
         concurrency_limit=1,
         concurrency_options=ConcurrencyOptions(collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
         parameters={"workspace": str(workspace.folder), "schedule": one.schedule.schedule},
-        description=f"{', '.join(one.schedule.studies)} at {one.schedule.cron} {one.schedule.timezone}",
+        description=f"The schedule {one.schedule.schedule} of {workspace.folder}: what it runs is read when it is due.",
         tags=[TAG],
         entrypoint=template.entrypoint,
         pull_steps=template.pull_steps,
@@ -96,9 +99,10 @@ def _name(schedule: str) -> str:
     return f"schedule {schedule}"
 
 
-def _version(one: Known, *, workspace: Workspace) -> str:
-    """What changes with anything that Prefect must know of a schedule."""
-    said = f"{one.schedule.cron} {one.schedule.timezone} {one.schedule.pool} {one.active} {workspace.folder}"
+def _version(one: Known, *, template: DeploymentResponse, workspace: Workspace) -> str:
+    """What changes with anything that Prefect must know of a schedule, and with nothing else: a late flow run goes then."""
+    taken = f"{template.entrypoint} {template.pull_steps} {template.work_queue_name} {template.parameter_openapi_schema}"
+    said = f"{one.schedule.cron} {one.schedule.timezone} {one.schedule.pool} {one.active} {workspace.folder} {taken}"
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 

@@ -118,7 +118,7 @@ def _all(road: Road, futures: list[Any]) -> list[Any]:
     try:
         wait_awake([future.wrapped_future for future in futures])
     except BaseException:
-        road.limits.stop.set()
+        road.interrupt()
         wait(futures)
         raise
     return futures

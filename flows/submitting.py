@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from addresses import full_name, workspace_address
 from deploying import deploy
-from httpx import HTTPError
+from httpx import HTTPError, HTTPStatusError
 from pools import count_online
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
@@ -20,8 +20,9 @@ from prefect.states import Cancelled
 from reconciling import OPEN
 
 from knockout.errors import ServiceError
+from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
-from knockout.submission.requests import Request, write_request
+from knockout.submission.requests import Request, withdraw, write_request
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class FlowState:
     """Of the flow run, in Prefect's UI."""
     message: str | None
     final: bool
+    lost: bool
+    """Whether its process died, or did not start: another may be asked for."""
 
 
 def submit(request: Request, *, workspace: Workspace) -> Handed:
@@ -54,6 +57,11 @@ def submit(request: Request, *, workspace: Workspace) -> Handed:
         WorkspaceError: the workspace cannot be written.
     """
     deploy(pool=request.pool)
+    return hand(request, workspace=workspace)
+
+
+def hand(request: Request, *, workspace: Workspace) -> Handed:
+    """The same for a pool that has its deployments."""
     write_request(request, workspace=workspace)
     try:
         with get_client(sync_client=True) as client:
@@ -66,8 +74,23 @@ def submit(request: Request, *, workspace: Workspace) -> Handed:
             )
             workers = count_online(client, pool=request.pool)
     except (HTTPError, PrefectException) as error:
-        raise ServiceError(f"Prefect's server did not take the submission ({type(error).__name__}: {error})") from None
+        _take_back(request, workspace=workspace)
+        raise ServiceError(f"Prefect's server did not take the submission: {_said(error)}") from None
     return Handed(_page(run), workers)
+
+
+def _take_back(request: Request, *, workspace: Workspace) -> None:
+    """What was refused waits for nobody, also where the server took it and its answer was lost."""
+    ledger = Ledger(workspace)
+    withdraw(request.submission, ledger=ledger)
+    ledger.close()
+
+
+def _said(error: Exception) -> str:
+    """What the server said, where it did."""
+    if isinstance(error, HTTPStatusError) and error.response.headers.get("content-type") == "application/json":
+        return str(error.response.json().get("detail", error))
+    return f"{type(error).__name__}: {error}"
 
 
 def flow_state(submission: str) -> FlowState | None:
@@ -79,7 +102,7 @@ def flow_state(submission: str) -> FlowState | None:
         raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
     if run is None or run.state is None:
         return None
-    return FlowState(str(run.state.name), _page(run), run.state.message, run.state.is_final())
+    return FlowState(str(run.state.name), _page(run), run.state.message, run.state.is_final(), run.state.is_crashed())
 
 
 def call_off(submission: str, *, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A sweep as a flow run: the command `knockout nightly` in a process of its own, and the one turn of a schedule.
+"""A sweep as a flow run, and the one turn of a schedule.
 
 The invariant: a due time of a schedule is taken once in the ledger. Of flow runs that are late, one stands for all of them;
 one that is repeated, or comes while a sweep still runs, does nothing.
@@ -6,28 +6,53 @@ one that is repeated, or comes while a sweep still runs, does nothing.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
+from addresses import enter
+from bringing import interrupted
+from lost_sweeps import ask_again
 from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
+from reconciling import state_of
 from scheduling import last_due
 
-from knockout.cli.unattended import run_command
+from knockout.cli.ending import stopping
+from knockout.cli.night import Order, scheduled, spend
+from knockout.errors import KnockoutError, WorkspaceError
 from knockout.ledger.process import this_process
+from knockout.ledger.stops import BY_COMMAND
 from knockout.ledger.store import Ledger
-from knockout.ledger.ticks import end_tick, take_tick
+from knockout.ledger.ticks import end_requested, end_tick, take_tick
 from knockout.ledger.workspace import Workspace
 from knockout.submission.schedules import find_schedule
 
+POLL_SECONDS = 1.0
+STATES = {"Completed": "done", "Cancelled": "cancelled"}
+"""What a schedule's turn came to, in the ledger's words; else it failed."""
 
-def sweep(arguments: Sequence[str]) -> State[Any]:
-    """Run a sweep to its end; Failed when a claim flipped, or something came to no verdicts."""
-    code = run_command(arguments, silent=False)
-    return Completed() if code == 0 else Failed(message="a claim flipped, or a study came to no verdicts: see its page")
+log = logging.getLogger(__name__)
+
+
+def sweep(order: Order, *, workspace: Workspace) -> State[Any]:
+    """Make a sweep; Failed when a claim flipped, or something came to no verdicts; Crashed when its worker was stopped."""
+    try:
+        with stopping():
+            night = spend(order, workspace=workspace)
+    except (KeyboardInterrupt, TerminationSignal):
+        ending = interrupted()
+        return state_of(ending.state, reason=ending.reason)
+    said = f"{night.sweep.outcome}: {night.page}"
+    return Failed(message=said) if night.sweep.failed else Completed(message=said)
 
 
 def scheduled_sweep(schedule: str, *, workspace: Workspace) -> State[Any]:
@@ -38,17 +63,47 @@ def scheduled_sweep(schedule: str, *, workspace: Workspace) -> State[Any]:
     try:
         if (why := take_tick(ledger, schedule=schedule, due=due, owner=this_process())) is not None:
             return Cancelled(message=why)
-        os.chdir(known.project)
         try:
-            ended = sweep(["nightly", "--schedule", schedule, "--workspace", str(workspace.folder)])
+            enter(known.project)
+            with _heeding(ledger, schedule=schedule, due=due):
+                ended = sweep(scheduled(schedule, workspace=workspace), workspace=workspace)
+            if ended.is_crashed() and end_requested(ledger, schedule=schedule, due=due):
+                ended = Cancelled(message=BY_COMMAND.reason)
+            elif ended.is_crashed():
+                ask_again(UUID(flow_run.id))
+        except KnockoutError as error:
+            ended = Failed(message=str(error))
         except BaseException as error:
-            end_tick(ledger, schedule=schedule, due=due, state="failed", reason=f"it was stopped: {type(error).__name__}")
+            end_tick(ledger, schedule=schedule, due=due, state="failed", reason=f"{type(error).__name__}: {error}")
             raise
-        state = "done" if ended.is_completed() else "failed"
-        end_tick(ledger, schedule=schedule, due=due, state=state, reason=ended.message)
+        end_tick(ledger, schedule=schedule, due=due, state=STATES.get(str(ended.name), "failed"), reason=ended.message)
         return ended
     finally:
         ledger.close()
+
+
+@contextmanager
+def _heeding(ledger: Ledger, *, schedule: str, due: float) -> Iterator[None]:
+    """While entered, a request to stop the sweep reaches this process as SIGTERM would."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(POLL_SECONDS):
+            try:
+                if end_requested(ledger, schedule=schedule, due=due):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+            except WorkspaceError as error:
+                log.warning("%s; looked at again in %g s", error, POLL_SECONDS)
+
+    thread = threading.Thread(target=look, name="heeding", daemon=True)
+    with stopping():
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 def _scheduled_for() -> datetime:

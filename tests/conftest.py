@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # what tests of several rooms import
+
 from knockout.services.database import VARIABLE, Database
 from knockout.services.processes import free_port
 
@@ -30,7 +32,7 @@ PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/po
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--hosts", action="store_true", help="Also the study on three hosts, which takes ten minutes.")
+    parser.addoption("--hosts", action="store_true", help="The study on three hosts with 24 runs instead of 4.")
 
 
 @dataclass
@@ -71,6 +73,14 @@ class Postgres:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+    def new_database(self) -> Database:
+        """An empty one."""
+        name = f"lab_{time.monotonic_ns()}"
+        with Database(self.url).connection() as connection:
+            connection.autocommit = True
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return Database(self.url.replace("/lab", f"/{name}"))
 
     def make(self) -> None:
         secret = self.data.parent / "secret"
@@ -125,6 +135,16 @@ def find_programs() -> Path | None:
     return max(found, default=None)
 
 
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A command that ran in this process leaves its handlers."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     programs = find_programs()
@@ -143,11 +163,7 @@ def postgres_server() -> Iterator[Postgres]:
 @pytest.fixture
 def database(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A new, empty database, which every workspace of the test uses."""
-    name = f"lab_{time.monotonic_ns()}"
-    with Database(postgres_server.url).connection() as connection:
-        connection.autocommit = True
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    found = Database(postgres_server.url.replace("/lab", f"/{name}"))
+    found = postgres_server.new_database()
     monkeypatch.setenv(VARIABLE, found.address)
     monkeypatch.setenv("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")  # MLflow never closes what its pool holds
     return found

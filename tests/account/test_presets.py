@@ -105,9 +105,9 @@ def test_mixtral_splits_as_by_hand() -> None:
 @pytest.mark.parametrize("name", ["gpt3", "llama3-405b", "deepseek-v3"])
 def test_the_largest_presets_count_in_under_a_second(name: str, tmp_path: Path) -> None:
     account(name)
-    start = time.perf_counter()
+    start = time.process_time()
     account(name)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     script = "from knockout.cli import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", script, "params", name, "--json"], cwd=tmp_path, capture_output=True, check=True

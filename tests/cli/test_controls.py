@@ -81,12 +81,12 @@ def test_further_looks_add_seeds_only_where_a_claim_is_open_and_each_has_its_lev
 
 def test_a_report_says_when_it_is_not_the_last_word(watched, shared_home):
     path = shared_home.project / "ablations" / "watched.yaml"
-    code, said = shared_home.knockout("report", "watched")
+    code, said = shared_home.here("report", "watched")
     assert code == 0
     assert "a newer report is that of `knockout report watched --settle`" in said
     assert "has changed" not in said
     path.write_text(STUDY.replace("by: 0.01", "by: 0.02"))
-    code, said = shared_home.knockout("report", "watched", "--settle")
+    code, said = shared_home.here("report", "watched", "--settle")
     path.write_text(STUDY)
     assert code == 0
     assert "has changed since these verdicts: `knockout run watched --settle` judges it as it is now" in said

@@ -9,11 +9,11 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from knockout.cli import main
 from knockout.cli.benchmarks import remark
 from knockout.corpus.throughput import Throughput
 
@@ -38,9 +38,9 @@ def test_a_corpus_is_prepared_shown_listed_and_verified(home, notes):
     assert code == 0, said
     assert "corpus notes, vocabulary 512: prepared in" in said
     assert "encoding train" in said
-    code, said = home.knockout("corpus", "prepare", str(notes))
+    code, said = home.here("corpus", "prepare", str(notes))
     assert (code, "vocabulary 512: nothing changed" in said) == (0, True)
-    code, said = home.knockout("corpus", "show", str(notes))
+    code, said = home.here("corpus", "show", str(notes))
     assert code == 0, said
     assert "\\x1b[31mred" in said
     assert "\\u202eturned" in said
@@ -49,24 +49,16 @@ def test_a_corpus_is_prepared_shown_listed_and_verified(home, notes):
     [shard] = home.folder.glob("corpora/notes-*/train*.arrow")
     shard.chmod(0o644)
     shard.write_bytes(shard.read_bytes()[:-9])
-    code, said = home.knockout("corpus", "verify", "notes")
+    code, said = home.here("corpus", "verify", "notes")
     assert (code, f"{shard}: damaged" in said) == (1, True)
 
 
 @pytest.fixture
-def told(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run a command in this process: its exit code, and what it said on standard output and standard error."""
+def told(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, tell):
+    """`knockout corpus` in this process: its exit code, and what it said on standard output and standard error."""
     monkeypatch.chdir(project)
     monkeypatch.setenv("KNOCKOUT_HOME", str(tmp_path / "home"))
-
-    def tell(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["knockout", "corpus", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return tell
+    return partial(tell, "corpus")
 
 
 def test_shown_data_is_json_with_nothing_around_it(told, notes):

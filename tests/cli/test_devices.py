@@ -30,7 +30,7 @@ def test_runs_on_two_devices_are_those_of_one(home):
 
 
 def test_devices_that_do_not_divide_a_micro_batch_are_refused(home):
-    code, said = home.knockout("check", declare(home, runtime="{devices: 3}"))
+    code, said = home.here("check", declare(home, runtime="{devices: 3}"))
     assert code == 2
     assert "runtime.devices: 3 devices must divide the 4 windows of a micro-batch (batch 4 / accumulate 1)" in said
     code, said = home.run("small", "--devices", "8")

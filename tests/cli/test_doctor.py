@@ -273,12 +273,12 @@ def test_mlflows_database_is_built_again_as_it_was(place: Workspace, harm: str):
 def test_the_command_finds_repairs_and_says_so(place: Workspace, finished):
     orphan(place)
     home = ["--workspace", str(place.folder)]
-    code, said = finished.knockout("doctor", *home)
+    code, said = finished.here("doctor", *home)
     assert code == 1, said
     assert f"orphan: runs/{'0' * 20}: the ledger knows no such run; --repair moves it to lost+found/" in said
     code, said = finished.knockout("doctor", "--repair", *home)
     assert (code, "repaired" in said) == (0, True), said
-    code, said = finished.knockout("doctor", *home, "--json")
+    code, said = finished.here("doctor", *home, "--json")
     assert (code, json.loads(said)) == (0, {"settled": [], "findings": []})
 
 
@@ -329,7 +329,7 @@ def test_a_ledger_that_cannot_be_used_is_refused_in_words(place: Workspace, fini
     (finding,) = diagnose(place).findings
     assert says in finding.what
     assert finding.repair is None
-    code, said = finished.knockout("report", "small", "--workspace", str(place.folder))
+    code, said = finished.here("report", "small", "--workspace", str(place.folder))
     assert (code, says in said, "Traceback" in said) == (2, True, False), said
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+from commands import ENDLESS
+
 LONG = ("--set", "tokens=51200")
 """800 steps: some seconds a run, a checkpoint every 40 steps."""
 
@@ -16,7 +18,7 @@ def test_after_kill_nothing_lives_and_the_next_command_finishes(home, until):
     assert len(home.alive()) == 4, home.alive()  # the command, the warm parent, two runs
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    until(lambda: home.alive() == [], seconds=15)
+    until(lambda: home.alive() == {}, seconds=15)
     code, said = home.run("small", *LONG)
     assert code == 0, said
     assert "Traceback" not in said
@@ -35,7 +37,7 @@ def test_ctrl_c_and_sigterm_stop_with_a_checkpoint_and_the_next_command_goes_on(
         assert code == 130, said
         assert "Traceback" not in said
         assert said.strip().endswith("knockout: stopped; the same command goes on from here")
-        assert home.alive() == []
+        assert home.alive() == {}
         assert {run.state for run in home.runs()} <= {"cancelled", "done"}
         assert max(run.step for run in home.runs()) == home.newest_step() > steps
         steps = home.newest_step()
@@ -59,7 +61,7 @@ def test_a_diverging_variant_is_a_result_that_wins_nothing(home):
 
 
 def test_a_run_that_takes_too_long_is_named_and_the_exit_code_says_so(home):
-    code, said = home.run("small", "--set", "tokens=64000000", "--run-seconds", "2", "--slots", "2")
+    code, said = home.run("small", *ENDLESS, "--run-seconds", "2", "--slots", "2")
     assert code == 1, said
     assert "timed-out: longer than 2 seconds" in said
     assert "Traceback" not in said
@@ -70,10 +72,10 @@ def test_a_run_that_takes_too_long_is_named_and_the_exit_code_says_so(home):
 def test_kill_under_prefect_leaves_neither_server_nor_runs_and_the_next_command_says_crashed(home, until):
     process = home.start("run", "small", "--no-mlflow", *LONG)
     until(lambda: home.newest_step() or process.poll() is not None)
-    assert any("prefect" in line for line in home.alive()), home.alive()
+    assert any("prefect" in line for line in home.alive().values()), home.alive()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    until(lambda: home.alive() == [], seconds=15)
+    until(lambda: home.alive() == {}, seconds=15)
     code, said = home.knockout("run", "small", "--no-mlflow", *LONG)
     assert code == 0, said
     assert home.flow_runs() == [(item.submission, *ended) for item, ended in zip(

@@ -86,7 +86,7 @@ def test_a_run_that_no_report_cites_goes_everywhere_and_is_trained_again_when_as
     folder, home = place.run(uncited), ["--workspace", str(place.folder)]
     result, cited = read_result(folder), known(place) - {uncited}
     assert result is not None
-    code, said = finished.knockout("gc", *home)
+    code, said = finished.here("gc", *home)
     assert (code, f"run        {uncited}" in said, "1 may go" in said) == (0, True, True), said
     assert result == read_result(folder)
 

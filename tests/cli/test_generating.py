@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from knockout.cli import app
+from knockout.cli.app import app
 from knockout.cli.generating import find_run
 from knockout.errors import InputError
 from knockout.ledger.process import this_process

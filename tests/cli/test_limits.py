@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-ENDLESS = ("--set", "tokens=64000000")
+from commands import ENDLESS
 
 
 def declare(home, limits: str) -> str:
@@ -43,7 +43,7 @@ def test_a_declared_limit_ends_runs_with_a_checkpoint_and_the_command_line_overr
     assert code == 1, said
     assert "timed-out: longer than 3 seconds" in said
     assert {run.state for run in home.runs()} == {"timed-out"}
-    assert home.newest_step() > 0
+    assert max(run.step for run in home.runs()) == home.newest_step() > 0
     process = home.begin(study, *ENDLESS, "--run-seconds", "1000", "--study-seconds", "999")
     before = home.newest_step()
     until(lambda: home.newest_step() > before or process.poll() is not None)
@@ -51,7 +51,7 @@ def test_a_declared_limit_ends_runs_with_a_checkpoint_and_the_command_line_overr
 
 
 def test_a_limit_that_is_no_time_is_refused(home):
-    code, said = home.knockout("check", declare(home, "{run_seconds: 0, study_second: 1}"))
+    code, said = home.here("check", declare(home, "{run_seconds: 0, study_second: 1}"))
     assert code == 2
     assert "limits.run_seconds: 0 should be greater than 0" in said
     assert "did you mean 'study_seconds'?" in said
@@ -59,17 +59,17 @@ def test_a_limit_that_is_no_time_is_refused(home):
 
 def test_a_limit_that_falls_in_a_search_is_reported_with_every_judged_run_as_not_run(home):
     path = home.folder.parent / "searched.yaml"
-    search = "tune: {learning_rate: {low: 1.0e-3, high: 1.0e-1}, trials: 2}\nlimits: {study_seconds: 20}\n"
+    search = "tune: {learning_rate: {low: 1.0e-3, high: 1.0e-1}, trials: 2}\nlimits: {study_seconds: 15}\n"
     path.write_text(
         (home.project / "ablations" / "small.yaml").read_text().replace("study: small", "study: searched") + search
     )
-    code, said = home.run(str(path), *ENDLESS)
+    code, said = home.run(str(path), *ENDLESS, "--slots", "1")
     assert code == 1, said
     assert "Traceback" not in said
-    assert "stopped  at the study's limit of 20 s; the same command goes on from here" in said
-    assert [(one.state, one.reason) for one in home.submissions()] == [("timed-out", "the study's limit of 20 s")]
-    code, said = home.knockout("report", str(path), *ENDLESS, "--json")
+    assert "stopped  at the study's limit of 15 s; the same command goes on from here" in said
+    assert [(one.state, one.reason) for one in home.submissions()] == [("timed-out", "the study's limit of 15 s")]
+    code, said = home.here("report", str(path), *ENDLESS, "--json")
     assert code == 0, said
     facts = json.loads(said[said.index("{") :])
     assert {run["state"] for run in facts["runs"]} == {"planned"}
-    assert facts["study"]["unfinished"].endswith("runs have no result: the study's limit of 20 s")
+    assert facts["study"]["unfinished"].endswith("runs have no result: the study's limit of 15 s")

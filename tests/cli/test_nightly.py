@@ -29,6 +29,20 @@ claims:
 """
 
 
+HOOKED = """if True:
+    import sys
+    from datetime import datetime, timezone
+    from knockout.cli.night import Order, spend
+    from knockout.declare.schedules import RunCommand
+    from knockout.ledger.workspace import open_workspace
+    keep = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read()); raise SystemExit(7)"
+    hook = RunCommand(kind="command", run=[sys.executable, "-c", keep, sys.argv[1]])
+    order = Order("The sweep n", ("ablations/nights.yaml",), None, None, datetime(2026, 1, 1, tzinfo=timezone.utc), hook)
+    night = spend(order, workspace=open_workspace(), from_seed=400)
+    sys.exit(1 if night.sweep.failed else 0)"""
+"""A sweep, as of a schedule, whose hook keeps what it reads and fails."""
+
+
 def page_of(said: str) -> Path:
     """The page that the last line names."""
     return Path(said.strip().splitlines()[-1].split()[-1])
@@ -64,7 +78,9 @@ def test_a_night_is_held_against_the_nights_before_it(home, tmp_path, project):
         mean=pl.when(of == "val_loss").then(pl.col("mean") - 10.0).otherwise(pl.col("mean")),
     ).write_parquet(file)
 
-    code, said = home.knockout("nightly", "--studies", "ablations/nights.yaml", "--from-seed", "400")
+    (home.folder / "sweeps" / "20260101-000000").mkdir()  # as of another schedule that began in the same second
+    told = tmp_path / "told ü.json"
+    code, said = home.knockout(str(told), code=HOOKED)
     tonight = next(row.outcome for row in history(home) if row.kind == "claim" and row.first_seed == 400)
     flipped = {opposite, tonight} == {"supported", "refuted"}
     assert code == (1 if flipped else 0), said
@@ -76,6 +92,10 @@ def test_a_night_is_held_against_the_nights_before_it(home, tmp_path, project):
     assert "| drifted | nights | val_loss of baseline at pico is" in text
     assert "seeds from 400, against 1 earlier sweep" in text
     assert page.with_suffix(".html").read_text().count("<td>drifted</td>") == text.count("| drifted |")
+    assert json.loads(told.read_text()) == {**data, "untold": None, "page": str(page)}  # the hook was told before it failed
+    assert data["untold"].endswith("ended with exit code 7")
+    assert f"- nobody was told: {data['untold']}" in text
+    assert page.parent.name == "20260101-000000-2"
 
 
 def test_what_cannot_be_run_is_told_and_fails(home):

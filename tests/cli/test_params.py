@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from knockout.cli import app
+from knockout.cli.app import app
 
 
 def params(*arguments: str) -> dict[str, Any]:

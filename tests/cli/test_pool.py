@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from agreeing import records_agree
 
 from knockout.services.processes import free_port, marked
 from knockout.training.result import read_result
@@ -47,7 +48,7 @@ def pool(shared_home) -> Iterator:
     finally:
         gone, down = shared_home.knockout("down")
     assert (gone, down) == (0, "stopped prefect, mlflow, worker\n")
-    assert shared_home.alive() == []
+    assert shared_home.alive() == {}
 
 
 def status(pool, *of: str) -> dict:
@@ -87,23 +88,39 @@ def test_a_submitted_study_comes_to_the_verdicts_of_a_local_one_and_each_run_is_
     assert ran == {run.identity: run.metrics["val_loss"] for run in home.runs()}
     assert pool.facts("small")["verdicts"][0]["reason"] == home.facts("small")["verdicts"][0]["reason"]
 
+    lose_every_server(pool, until)
     before = attempts(pool)
     subprocess.run([sys.executable, "-c", REPEAT, prefect(pool)], check=True, capture_output=True)
     until(lambda: all(state != "Scheduled" for name, (state, _) in flow_runs(pool).items() if name.endswith(" again")))
     until(lambda: {state for name, (state, _) in flow_runs(pool).items() if name.endswith(" again")} == {"Completed"})
     assert attempts(pool) == before
+    assert all(state in ("Completed", "Scheduled") for state, _ in flow_runs(pool).values())
 
-    for process in marked(f"KNOCKOUT_SERVICE=worker:{pool.folder.resolve()}"):
-        os.kill(process.pid, signal.SIGKILL)  # as when the machine goes down
-    for service in status(pool)["services"]:
-        if service["pid"] is not None:
-            os.kill(service["pid"], signal.SIGKILL)
+
+def lose_every_server(pool, until) -> None:
+    """Servers and worker die with all their processes in the middle of a study; it ends, and `up` brings them again."""
+    before, process = pool.steps(), pool.start("run", "other", "--set", "tokens=64000")
+    until(lambda: pool.steps() > before or process.poll() is not None)
+    for name in ("worker", "mlflow", "prefect"):
+        found = marked(f"KNOCKOUT_SERVICE={name}:{pool.folder.resolve()}")
+        assert found, f"{name} was to run"
+        for one in found:
+            os.kill(one.pid, signal.SIGKILL)  # as when the machine goes down
+    code, said = pool.finish(process)
+    assert code == 0, said
+    assert "Going on without Prefect." in said
+    assert "Traceback" not in said
     until(lambda: not any(service["running"] for service in status(pool)["services"]))
+    code, said = pool.knockout("status")
+    assert code == 0, said
+    assert said.count("not running") == 3, said
     code, said = pool.knockout("up", "--slots", "2", *pool.ports)
     assert code == 0, said
+    assert all(service["healthy"] for service in status(pool)["services"])
     (queue, _) = status(pool)["queues"]
     assert (queue["queue"], queue["workers"] > 0, queue["next"] is not None) == ("studies", True, True)
-    assert all(state in ("Completed", "Scheduled") for state, _ in flow_runs(pool).values())
+    assert flow_runs(pool)[pool.submissions()[-1].submission] == ("Completed", None)
+    records_agree(pool)
 
 
 def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_machine(pool, until):

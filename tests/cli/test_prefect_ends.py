@@ -10,13 +10,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from commands import ENDLESS
 
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import open_workspace
 from knockout.services import borrowed
 
-ENDLESS = ("--set", "tokens=64000000")
 RECONCILE = """if True:
     import sys
     from pathlib import Path
@@ -131,7 +131,7 @@ def test_signals_and_limits_have_their_own_state_in_prefect(home, until):
     process.send_signal(signal.SIGTERM)
     code, said = home.finish(process)
     assert (code, "Traceback" in said) == (130, False), said
-    code, said = home.knockout("run", "small", "--no-mlflow", *ENDLESS, "--study-seconds", "25")
+    code, said = home.knockout("run", "small", "--no-mlflow", *ENDLESS, "--study-seconds", "25", "--slots", "1")
     assert (code, "Traceback" in said) == (1, False), said
     assert [ended for _, *ended in home.flow_runs()] == [
         ["Cancelled", "stopped by the user"],

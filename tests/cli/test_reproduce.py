@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from knockout.cli import app
+from knockout.cli.app import app
 from knockout.project import root
 
 MAIN = "from knockout.cli import main; main()"
@@ -25,15 +25,13 @@ claims:
 """
 
 
-def knockout(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", MAIN, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_all_claims_are_decided_in_under_a_minute_and_printed_as_data(tmp_path: Path) -> None:
-    start = time.monotonic()
-    ran = knockout("reproduce", "--kind", "count", "--kind", "identity", "--json", folder=tmp_path)
+    before = os.times()
+    command = [sys.executable, "-c", MAIN, "reproduce", "--kind", "count", "--kind", "identity", "--json"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert time.monotonic() - start < 60
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 60
     rows = json.loads(ran.stdout)
     assert len(rows) > 100
     assert len({row["id"] for row in rows}) == len(rows)
@@ -63,7 +61,7 @@ def test_the_documents_are_named_in_one_line() -> None:
 
 def test_counts_need_no_torch(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom knockout.cli import app\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom knockout.cli.app import app\n"
         "ran = CliRunner().invoke(app, ['reproduce', '--kind', 'count'])\nsys.exit(ran.exit_code or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False).returncode == 0
@@ -80,21 +78,27 @@ def test_a_projects_own_claims_are_decided_too(
     assert [row["verdict"] for row in json.loads(ran.stdout)] == [verdict]
 
 
-def test_check_checks_a_claims_file(tmp_path: Path) -> None:
+@pytest.fixture
+def told(tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As `tell`, in a folder with nothing in it."""
+    monkeypatch.chdir(tmp_path)
+    return tell
+
+
+def test_check_checks_a_claims_file(told, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(FILE.replace("VALUE", "64"))
     (tmp_path / "bad.yaml").write_text(FILE.replace("heads.width", "heads.wdth"))
-    ran = knockout("check", "./mine.yaml", str(root() / "ablations" / "claims" / "counts-gpt3.yaml"), folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.startswith("./mine.yaml: ok: 1 claim that calculation decides\n")
-    ran = knockout("check", "bad.yaml", folder=tmp_path)
-    assert ran.returncode == 2
-    assert ran.stderr.startswith("bad.yaml:7:")
+    code, said, wrong = told("check", "./mine.yaml", str(root() / "ablations" / "claims" / "counts-gpt3.yaml"))
+    assert (code, wrong) == (0, "")
+    assert said.startswith("./mine.yaml: ok: 1 claim that calculation decides\n")
+    code, _, wrong = told("check", "bad.yaml")
+    assert code == 2
+    assert wrong.startswith("bad.yaml:7:")
 
 
-def test_a_claims_file_is_no_study(tmp_path: Path) -> None:
-    ran = knockout("check", "counts-gpt3", folder=tmp_path)
-    assert ran.returncode == 2
-    assert "no study 'counts-gpt3'" in ran.stderr
+def test_a_claims_file_is_no_study(told) -> None:
+    code, _, wrong = told("check", "counts-gpt3")
+    assert (code, "no study 'counts-gpt3'" in wrong) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -106,17 +110,17 @@ def test_a_claims_file_is_no_study(tmp_path: Path) -> None:
         (["--kind", "counts"], "count"),
     ],
 )
-def test_wrong_input_is_said_without_a_traceback(tmp_path: Path, arguments: list[str], said: str) -> None:
-    ran = knockout("reproduce", *arguments, folder=tmp_path)
-    assert ran.returncode == 2
-    assert said in ran.stderr
-    assert "Traceback" not in ran.stderr
+def test_wrong_input_is_said_without_a_traceback(told, arguments: list[str], said: str) -> None:
+    code, _, wrong = told("reproduce", *arguments)
+    assert code == 2
+    assert said in wrong
+    assert "Traceback" not in wrong
 
 
-def test_a_broken_file_is_reported_at_its_line(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_at_its_line(told, tmp_path: Path) -> None:
     (tmp_path / "ablations" / "claims").mkdir(parents=True)
     (tmp_path / "ablations" / "claims" / "mine.yaml").write_text(FILE.replace("heads.width", "heads.wdth"))
-    ran = knockout("reproduce", folder=tmp_path)
-    assert ran.returncode == 2
-    assert "ablations/claims/mine.yaml:7:" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    code, _, wrong = told("reproduce")
+    assert code == 2
+    assert "ablations/claims/mine.yaml:7:" in wrong
+    assert "Traceback" not in wrong

@@ -68,7 +68,7 @@ def test_one_study_that_is_refused_stops_no_other_and_the_exit_code_says_so(firs
 
 
 def test_a_second_time_trains_nothing_and_says_the_same_as_data(home, first):
-    code, said = home.knockout(*TRAIN, "--only", "T9-one", "--dry-run")
+    code, said = home.here(*TRAIN, "--only", "T9-one", "--dry-run")
     assert code == 1, said
     assert re.search(r"works +4 +0 ", said)
     assert "textless: refused: corpus gone: source.paths: no text files match 'nowhere/*.txt'" in said
@@ -93,7 +93,7 @@ SPLIT = """if True:
 
 def test_without_the_kind_nothing_is_trained_and_what_is_missing_has_its_command(home, first):
     before = home.submission_states()
-    code, said = home.knockout("reproduce", "--only", "T9-one", "--only", "causal-mask", "--size", "pico")
+    code, said = home.here("reproduce", "--only", "T9-one", "--only", "causal-mask", "--size", "pico")
     assert code == 0, said
     assert re.search(r"T6\.4-peek +causal-mask +pico +not run ", said)
     assert "knockout reproduce --kind train --only causal-mask --size pico" in said
@@ -106,9 +106,9 @@ def test_a_verdict_of_a_study_that_has_changed_since_does_not_count(home, first)
     before = path.read_text()
     try:
         path.write_text(f"# a comment is no change\n{before}")
-        assert "not run" not in home.knockout("reproduce", "--only", "works")[1]
+        assert "not run" not in home.here("reproduce", "--only", "works")[1]
         path.write_text(before.replace("by: 0.01", "by: 0.02"))
-        code, said = home.knockout("reproduce", "--only", "works")
+        code, said = home.here("reproduce", "--only", "works")
     finally:
         path.write_text(before)
     assert code == 0, said
@@ -118,7 +118,7 @@ def test_a_verdict_of_a_study_that_has_changed_since_does_not_count(home, first)
 
 def test_results_are_logged_from_the_ledger_and_a_second_time_changes_nothing(home, first):
     log = home.project / "ablations" / "RESULTS.md"
-    code, said = home.knockout("results", "--write")
+    code, said = home.here("results", "--write")
     assert (code, said) == (0, "ablations/RESULTS.md: 1 section written\n")
     text = log.read_text()
     (verdict,) = home.facts("works")["verdicts"]
@@ -130,9 +130,9 @@ def test_results_are_logged_from_the_ledger_and_a_second_time_changes_nothing(ho
     assert str(home.folder) not in text
     assert str(home.project) not in text
     log.write_text(text + "\n<!-- knockout results · works · pico · 2020-01-01 -->\n## an older day\n")
-    assert home.knockout("results", "--write")[0] == 0
+    assert home.here("results", "--write")[0] == 0
     assert log.read_text() == text + "\n<!-- knockout results · works · pico · 2020-01-01 -->\n## an older day\n"
-    code, said = home.knockout("results", "works")
+    code, said = home.here("results", "works")
     assert code == 0
     assert said in text
 
@@ -149,7 +149,7 @@ def test_results_are_logged_from_the_ledger_and_a_second_time_changes_nothing(ho
     ],
 )
 def test_wrong_input_is_said_without_a_traceback(home, first, arguments: tuple[str, ...], said: str):
-    code, found = home.knockout(*arguments)
+    code, found = home.here(*arguments)
     assert code == 2
     assert said in found
     assert "Traceback" not in found
@@ -169,7 +169,7 @@ def test_stopped_or_killed_nothing_of_it_lives_on(home, first, until, number: in
     path.unlink()
     assert found == code, said
     assert "Traceback" not in said
-    until(lambda: home.alive() == [], seconds=15)
+    until(lambda: home.alive() == {}, seconds=15)
     assert home.submission_states()[-1] == "cancelled"
 
 

@@ -6,7 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-ENDLESS = ("--set", "tokens=64000000")
+from commands import ENDLESS
+
 REASON = "stopped by `knockout stop`"
 
 
@@ -35,7 +36,7 @@ def test_a_study_is_stopped_from_another_terminal_and_every_mirror_says_so(home,
     prefect = home.folder / "prefect" / "prefect.db"
     assert [ended[1:] for ended in home.flow_runs()] == [("Cancelled", REASON)]
     assert rows(prefect, "SELECT DISTINCT state_name FROM task_run WHERE name LIKE '% · s_'") == [("Cancelled",)]
-    assert home.alive() == []
+    assert home.alive() == {}
 
 
 def test_a_submission_is_stopped_by_its_name_and_the_same_command_goes_on(home, until):
@@ -50,8 +51,8 @@ def test_a_submission_is_stopped_by_its_name_and_the_same_command_goes_on(home, 
 
 
 def test_where_nothing_runs_it_says_so_and_an_unknown_name_is_refused(home):
-    assert home.knockout("stop", "small") == (0, "nothing of 'small' is running\n")
-    code, said = home.knockout("stop", "smal")
+    assert home.here("stop", "small") == (0, "nothing of 'small' is running\n")
+    code, said = home.here("stop", "smal")
     assert code == 2
     assert "no study or submission 'smal'" in said
     assert "did you mean 'small'?" in said

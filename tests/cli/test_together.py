@@ -30,11 +30,11 @@ def test_six_identical_commands_train_each_run_once(six, shared_home):
     assert len({verdicts(said) for _, said in six}) == 1
     assert [(run.state, run.attempts) for run in shared_home.runs()] == [("done", 1)] * 2
     assert shared_home.submission_states() == ["done"] * COMMANDS
-    assert shared_home.alive() == []
+    assert shared_home.alive() == {}
 
 
 def test_two_studies_train_a_baseline_that_they_share_once(six, shared_home):
-    code, said = shared_home.knockout("plan", "other", "--json", "--no-calibrate")
+    code, said = shared_home.here("plan", "other", "--json", "--no-calibrate")
     assert code == 0, said
     cells = {cell["variant"]: cell for cell in json.loads(said)["cells"]}
     assert (cells["baseline"]["reused"], cells["no-norm"]["reused"]) == (1, 0)
@@ -45,17 +45,17 @@ def test_two_studies_train_a_baseline_that_they_share_once(six, shared_home):
 
 
 def test_status_report_and_why_tell_of_them(six, shared_home):
-    code, said = shared_home.knockout("status", "--json")
+    code, said = shared_home.here("status", "--json")
     assert code == 0, said
     assert {item["state"] for item in json.loads(said)["submissions"]} == {"done"}
-    code, said = shared_home.knockout("report", "small")
+    code, said = shared_home.here("report", "small")
     assert code == 0
     assert said.strip() == str(shared_home.folder / "reports" / "small" / "report.html")
     changed = next(run for run in shared_home.runs() if run.meaning["architecture"]["residual"]["kind"] == "none")
-    code, said = shared_home.knockout("why", changed.identity[:10])
+    code, said = shared_home.here("why", changed.identity[:10])
     assert code == 0
     assert "residual.kind" in said
-    code, said = shared_home.knockout("why", "")
+    code, said = shared_home.here("why", "")
     assert (code, said.strip()) == (2, "more than one run begins with ''")
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from knockout.cli import main
-
 LIMITED = """if True:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))
@@ -24,18 +22,6 @@ def inside(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setenv("KNOCKOUT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
     return project
-
-
-def outcome(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[object, str]:
-    """Exit code and what a command prints, in this process."""
-    monkeypatch.setattr("sys.argv", ["knockout", *arguments])
-    code: object = 0
-    try:
-        main()
-    except SystemExit as ending:
-        code = ending.code
-    said = capsys.readouterr()
-    return code or 0, said.out + said.err
 
 
 @pytest.mark.parametrize(
@@ -61,19 +47,20 @@ def outcome(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         (("plann", "small"), "No such command"),
     ],
 )
-def test_mistakes_on_the_command_line_are_told_in_a_sentence(inside, capsys, monkeypatch, arguments, message):
-    code, said = outcome(capsys, monkeypatch, *arguments)
-    assert (code, message in said) == (2, True), said
+def test_mistakes_on_the_command_line_are_told_in_a_sentence(inside, tell, arguments, message):
+    code, said, wrong = tell(*arguments)
+    assert (code, message in said + wrong) == (2, True), said + wrong
 
 
-def test_every_problem_of_every_file_is_told_with_its_line(inside, tmp_path, capsys, monkeypatch):
+def test_every_problem_of_every_file_is_told_with_its_line(inside, tmp_path, tell):
     broken, wrong = tmp_path / "broken.yaml", tmp_path / "wrong.yaml"
     broken.write_text("study: [\n")
     wrong.write_text(
         "study: wrong\nquestion: q\ncorpus: absent\nsize: pico\nbaseline:\n  heads: 3\nseedz: 2\n"
         "variants:\n  one: {residual: {kind: nothing}}\n"
     )
-    code, said = outcome(capsys, monkeypatch, "check", str(broken), "small", str(wrong))
+    code, *both = tell("check", str(broken), "small", str(wrong))
+    said = "".join(both)
     assert code == 2
     assert "small: ok: 2 cells, 2 runs, 1 claim" in said
     assert f"{broken}:" in said
@@ -109,7 +96,7 @@ def test_a_corpus_that_cannot_be_prepared_is_the_users_to_mend(home, tmp_path, c
     assert code == 2, said
     assert message in said
     assert "Traceback" not in said
-    assert home.alive() == []
+    assert home.alive() == {}
 
 
 def test_a_workspace_that_is_a_file_is_refused(home):
@@ -131,7 +118,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_the_run_and_loses_nothing(hom
     assert code in (1, 2), said
     assert "cannot be written" in said
     assert "Traceback" not in said
-    assert home.alive() == []
+    assert home.alive() == {}
     code, said = home.run("small")
     assert code == 0, said
     assert {run.state for run in home.runs()} == {"done"}

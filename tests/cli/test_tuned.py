@@ -52,10 +52,10 @@ def outcomes(home, study: str) -> dict[str, str]:
     return {verdict["claim"]: verdict["outcome"] for verdict in home.facts(study)["verdicts"]}
 
 
-def searched(home) -> dict[str, list[tuple]]:
+def searched(home, *arguments: str) -> dict[str, list[tuple]]:
     """What the search of each variant came to, apart from its cost."""
     keys = ("number", "values", "state", "loss", "reason", "last", "extends")
-    tuned = home.facts("tuned")["study"]["tuned"]
+    tuned = home.facts("tuned", *arguments)["study"]["tuned"]
     return {one["variant"]: [tuple(trial[key] for key in keys) for trial in one["trials"]] for one in tuned}
 
 
@@ -66,7 +66,7 @@ def test_a_variant_with_a_bad_learning_rate_of_its_own_is_flagged_and_judged_wor
     sentence = "unfair sets learning_rate to 5e-05 (baseline: 0.005) beside what it changes in the model"
     assert sentence in serious[0]["sentence"]
     assert sentence in studies["handicapped"].replace("\n", " ")
-    code, said = shared_home.knockout("plan", "handicapped")
+    code, said = shared_home.here("plan", "handicapped")
     assert code == 0
     assert sentence in said.replace("\n", " ")
 
@@ -78,7 +78,7 @@ def test_a_search_for_every_variant_undoes_the_handicap(studies, shared_home):
     assert found["fair"] == found["unfair"]
     patches = {row["variant"]: row["patch"] for row in shared_home.facts("tuned")["differences"]}
     assert patches["unfair"] == ["norm.kind: rms", "learning_rate: searched"]
-    code, said = shared_home.knockout("plan", "tuned")
+    code, said = shared_home.here("plan", "tuned")
     assert code == 0
     assert "unfair: norm.kind: rms, learning_rate: searched" in said.replace("\n", " ")
 
@@ -112,19 +112,19 @@ def test_a_second_command_searches_and_trains_nothing(studies, shared_home):
 
 
 def test_a_search_killed_in_the_middle_comes_to_the_same_end(studies, shared_home, home, until):
-    process = home.begin("tuned")
+    process = home.begin("tuned", "--seeds", "1")
     until(lambda: home.folder.joinpath("ledger.db").exists() and any(run.state == "done" for run in home.runs()))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    code, said = home.run("tuned")
+    code, said = home.run("tuned", "--seeds", "1")
     assert code == 0, said
-    assert searched(home) == searched(shared_home)
+    assert searched(home, "--seeds", "1") == searched(shared_home)
 
 
 def test_a_search_over_what_is_no_setting_is_refused_at_its_line(studies, shared_home):
     path = shared_home.project / "ablations" / "mistaken.yaml"
     path.write_text(HANDICAPPED.replace("seeds: 3\n", f"seeds: 3\n{SEARCH.replace('learning_rate', 'learning_rat')}"))
-    code, said = shared_home.knockout("check", "mistaken")
+    code, said = shared_home.here("check", "mistaken")
     assert code == 2
     assert "learning_rat: no such setting" in said
     assert "did you mean 'learning_rate'?" in said

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from commands import ENDLESS
 
 
 @pytest.fixture
@@ -23,17 +24,17 @@ def test_what_one_machine_trained_the_other_reuses_and_reports(home, other):
     assert {run.attempts for run in other.runs()} == {1}
     assert sorted(path.name for path in (other.folder / "runs").glob("*/result.json")) == ["result.json"] * 2
     assert not list(home.folder.glob("ledger.db"))
-    code, said = other.knockout("doctor")
+    code, said = other.here("doctor")
     assert (code, said.startswith("nothing is wrong")) == (0, True), said
 
 
 def test_a_machine_that_is_lost_leaves_its_runs_to_the_other(home, other, until):
-    begun = home.begin("small", "--set", "tokens=64000000")
+    begun = home.begin("small", *ENDLESS)
     until(lambda: home.newest_step() > 0 or begun.poll() is not None)
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
-    until(lambda: not [line for line in home.alive() if "nursery" in line])
-    code, said = other.run("small", "--set", "tokens=64000000", "--run-seconds", "2")
+    until(lambda: not [line for line in home.alive().values() if "nursery" in line])
+    code, said = other.run("small", *ENDLESS, "--run-seconds", "2")
     assert code == 1, said
     assert {run.attempts for run in other.runs()} == {2}
     assert {run.state for run in other.runs()} == {"timed-out"}

@@ -100,15 +100,3 @@ def test_documents_are_plain_integer_arithmetic_on_a_fixed_stream():
     symbols = iter([number % 5 for number in raw(sum(lengths)).tolist()])
     strings = [tuple(next(symbols) for _ in range(length)) for length in lengths]
     assert drawn(source) == [(*string, 5, *string) for string in strings]
-
-
-def test_a_seed_gives_one_corpus_and_another_seed_another():
-    source = Copy(documents=50)
-    assert drawn(source) == drawn(source)
-    assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-
-
-def test_every_document_is_drawn_in_small_groups(monkeypatch):
-    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 500)
-    documents = drawn(Copy(documents=57))
-    assert len(set(documents)) == len(documents) == 57

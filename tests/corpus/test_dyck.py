@@ -153,11 +153,3 @@ def test_brackets_nest_to_the_declared_depth_and_no_further():
     assert all(depths(document, kinds=2)[-1] == 0 for document in documents)
     deep = drawn(Dyck(brackets=2, depth=None, opens=0.48, documents=300))
     assert max(max(depths(document, kinds=2)) for document in deep) > 10
-
-
-def test_a_seed_gives_one_corpus_and_another_seed_another_in_groups_of_any_size(monkeypatch):
-    source = Dyck(documents=57)
-    assert drawn(source) == drawn(source)
-    assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 500)
-    assert len(drawn(source)) == 57

@@ -205,21 +205,6 @@ def test_documents_are_plain_integer_arithmetic_on_a_fixed_stream():
     assert [list(document) for document in drawn(source)] == [plain_recall(source, place) for place in range(20)]
 
 
-@pytest.mark.parametrize("source", [RECALL, COMPOSITION], ids=["recall", "composition"])
-def test_a_seed_gives_one_corpus_and_another_seed_another(source):
-    few = source.model_copy(update={"documents": 50})
-    assert drawn(few) == drawn(few)
-    assert drawn(few) != drawn(few.model_copy(update={"seed": 1}))
-
-
-def test_memory_stays_small_and_every_document_is_drawn(monkeypatch):
-    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 100)
-    source = Composition(symbols=4, links=4, hops=2, queries=3, documents=57)
-    documents = drawn(source)
-    assert len(documents) == 57
-    assert len(set(documents)) > 50
-
-
 @pytest.mark.parametrize(
     ("source", "rule"),
     [

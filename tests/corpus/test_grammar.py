@@ -235,11 +235,3 @@ def test_nothing_depends_on_the_order_in_which_a_grammar_is_written():
     one, other = grammar(SHARED, documents=200), grammar(turned(SHARED), documents=200)  # type: ignore[arg-type]
     assert list(one.rules["clause"]) != list(other.rules["clause"])
     assert drawn(one) == drawn(other)
-
-
-def test_a_seed_gives_one_corpus_and_another_seed_another_in_groups_of_any_size(monkeypatch):
-    source = grammar(SHARED, documents=57)
-    assert drawn(source) == drawn(source)
-    assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 20)
-    assert len(drawn(source)) == 57

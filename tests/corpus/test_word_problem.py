@@ -167,18 +167,6 @@ def test_documents_are_plain_integer_arithmetic_on_a_fixed_stream():
     assert drawn(source) == [words[place] + words[place + 1] for place in range(0, 40, 2)]
 
 
-def test_a_seed_gives_one_corpus_and_another_seed_another():
-    source = WordProblem(documents=50)
-    assert drawn(source) == drawn(source)
-    assert drawn(source) != drawn(source.model_copy(update={"seed": 1}))
-
-
-def test_every_document_is_drawn_in_small_groups(monkeypatch):
-    monkeypatch.setattr("knockout.corpus.generators.drawing.GROUP_SYMBOLS", 500)
-    documents = drawn(WordProblem(documents=57))
-    assert len(set(documents)) == len(documents) == 57
-
-
 def test_symbols_that_do_not_fit_the_vocabulary_are_refused_before_anything_is_drawn(declare, tmp_path):
     source = {"kind": "word_problem", "points": 9, "documents": 10_000_000}
     corpus = declare(source=source, tokenizer={"kind": "identity"})

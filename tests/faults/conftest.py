@@ -10,13 +10,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
 
+from commands import DEADLINE_SECONDS, TINY, Home, opened
 from killing import KILLS_IN_CI, Laboratory
-from place import TINY, Place, opened, write_project
+from studies import write_project
 
 from knockout.corpus.prepare import prepare
 from knockout.declare.corpus import Corpus
 from knockout.declare.document import parse_document
 from knockout.declare.load import validate
+from knockout.services.locks import locked
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,17 +31,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, project: Path) -> Iterator[Place]:
+def home(tmp_path: Path, project: Path) -> Iterator[Home]:
     yield from opened(tmp_path / "home", project=project)
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Iterator[Place]:
-    """A workspace in which the study of the kills has run without any."""
-    for place in opened(tmp_path_factory.mktemp("uninterrupted") / "home", project=project):
-        code, said = place.run("resumed")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, project: Path, worker_id: str) -> Iterator[Home]:
+    """A workspace in which the study of the kills has run without any; one for all processes of the tests."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "uninterrupted"
+    folder.mkdir(exist_ok=True)
+    for home in opened(folder / "home", project=project):
+        with locked(folder / "lock", timeout_seconds=DEADLINE_SECONDS):
+            code, said = home.run("resumed") if "done" not in home.submission_states() else (0, "")
         assert code == 0, said
-        yield place
+        yield home
 
 
 @pytest.fixture(scope="session")

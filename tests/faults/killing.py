@@ -6,7 +6,6 @@ moment within that is the machine's; a test holds for every moment.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from place import kill, until
+from commands import kill, until
 
 from knockout.corpus.prepare import Prepared
 from knockout.declare.document import Document
@@ -138,7 +137,3 @@ def kill_tree(pids: dict[int, str]) -> None:
         kill(pid, signal.SIGSTOP)
     for pid in pids:
         kill(pid)
-
-
-def exists(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from agreeing import invariants
-from place import Place
+from commands import Home
 
 LIMITED = """if True:
     import resource
@@ -18,22 +18,22 @@ LIMITED = """if True:
 SAID = ("cannot be written", "disk I/O error", "database or disk is full")
 
 
-def honest(place: Place, *, code: int, said: str) -> None:
+def honest(home: Home, *, code: int, said: str) -> None:
     """It says what could not be written, nothing of it lives, and nothing claims to be done."""
     assert code in (1, 2), said
     assert "Traceback" not in said
     assert any(words in said for words in SAID), said
-    assert place.alive() == {}
+    assert home.alive() == {}
 
 
 @pytest.mark.parametrize("limit", [2_000, 60_000])
-def test_files_that_may_not_grow_beyond_a_size(place: Place, limit: int):
+def test_files_that_may_not_grow_beyond_a_size(home: Home, limit: int):
     """In the ledger, the corpus, a checkpoint, or the weights: whichever comes to the limit first."""
-    code, said = place.run("resumed", "--set", "tokens=3200", code=LIMITED.format(limit=limit))
-    honest(place, code=code, said=said)
-    code, said = place.run("resumed", "--set", "tokens=3200")
+    code, said = home.run("resumed", "--set", "tokens=3200", code=LIMITED.format(limit=limit))
+    honest(home, code=code, said=said)
+    code, said = home.run("resumed", "--set", "tokens=3200")
     assert code == 0, said
-    invariants(place)
+    invariants(home)
 
 
 @pytest.fixture
@@ -55,19 +55,19 @@ def resize(disk: Path, *, room: int) -> None:
     subprocess.run(["mount", "-o", f"remount,size={used + room}", str(disk)], check=True)
 
 
-def test_a_disk_that_fills_at_any_point_of_a_study(place: Place, disk: Path):
+def test_a_disk_that_fills_at_any_point_of_a_study(home: Home, disk: Path):
     """Each command has a little more room than the one before had left, and gets a little further."""
-    place.folder = disk / "home"
+    home.folder = disk / "home"
     ends = []
     for room in (30_000, 160_000, 260_000, 380_000):
         resize(disk, room=room)
-        code, said = place.run("resumed", "--set", "tokens=3200")
+        code, said = home.run("resumed", "--set", "tokens=3200")
         ends.append(code)
         if code == 0:
             break
-        honest(place, code=code, said=said)
+        honest(home, code=code, said=said)
     assert ends[0] != 0
     resize(disk, room=50_000_000)
-    code, said = place.run("resumed", "--set", "tokens=3200")
+    code, said = home.run("resumed", "--set", "tokens=3200")
     assert code == 0, said
-    invariants(place)
+    invariants(home)

@@ -9,50 +9,48 @@ from contextlib import closing
 
 import pytest
 from agreeing import came_to, invariants
+from commands import Home, kill, until
 from killing import Laboratory
-from place import Place, kill, until
 
 from knockout.ledger.leases import LEASE_SECONDS
 from knockout.ledger.process import Owner, host_name, this_process
 from knockout.ledger.tables import submissions
 
 
-def let_time_pass(place: Place) -> None:
+def let_time_pass(home: Home) -> None:
     """Set every sign of life back by more than a lease, as if so much time had passed."""
-    with closing(sqlite3.connect(place.folder / "ledger.db", timeout=60)) as connection, connection:
+    with closing(sqlite3.connect(home.folder / "ledger.db", timeout=60)) as connection, connection:
         for table in ("runs", "submissions"):
             connection.execute(f"UPDATE {table} SET heartbeat = heartbeat - ?", (LEASE_SECONDS + 5,))
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["the command alone", "with its runs"])
-def test_a_halted_command_loses_its_leases_and_shares_the_result_when_it_wakes(
-    place: Place, uninterrupted: Place, whole: bool
-):
-    first = place.begin("resumed")
-    until(lambda: place.steps() > 40)
-    halted = [first.pid, *(place.alive() if whole else ())]
+def test_a_halted_command_loses_its_leases_and_shares_the_result_when_it_wakes(home: Home, uninterrupted: Home, whole: bool):
+    first = home.begin("resumed")
+    until(lambda: home.steps() > 40)
+    halted = [first.pid, *(home.alive() if whole else ())]
     for pid in halted:
         kill(pid, signal.SIGSTOP)
     time.sleep(0.2)
-    let_time_pass(place)
-    code, said = place.run("resumed")
+    let_time_pass(home)
+    code, said = home.run("resumed")
     assert code == 0, said
-    with place.ledger() as ledger:
+    with home.ledger() as ledger:
         asked = {identity for one in ledger.submissions() for identity, *_ in ledger.asked(one.submission)}
         taken = {run.identity: run for run in ledger.runs(asked)}
         (given_up,) = [one for one in ledger.submissions() if one.state == "failed"]
     assert given_up.reason == f"process {first.pid} on {host_name()} gave no sign of life for {LEASE_SECONDS:g} s"
     for pid in halted:
         kill(pid, signal.SIGCONT)
-    code, said = place.finish(first)
+    code, said = home.finish(first)
     assert code == 0, said
     assert "Traceback" not in said
-    with place.ledger() as ledger:
+    with home.ledger() as ledger:
         assert {run.identity: run for run in ledger.runs(taken)} == taken, "a late result was taken"
-    assert place.states() == ["done", "done"]
-    invariants(place)
+    assert home.submission_states() == ["done", "done"]
+    invariants(home)
     for folder in (uninterrupted.folder / "runs").iterdir():
-        assert came_to(place.folder / "runs" / folder.name) == came_to(folder)
+        assert came_to(home.folder / "runs" / folder.name) == came_to(folder)
 
 
 def test_a_late_result_of_an_owner_that_lost_the_lease_is_refused(laboratory: Laboratory):

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from agreeing import invariants
-from place import Place, until
+from commands import Home, until
 
 LOCKED_SECONDS = 30.0
 
@@ -23,24 +23,24 @@ def hold(database: Path, *, seconds: float, held: threading.Event) -> None:
         connection.execute("ROLLBACK")
 
 
-def test_the_databases_of_a_study_are_locked_for_half_a_minute_while_it_works_and_while_others_begin(place: Place):
-    first = place.begin("tuned")
-    until(lambda: (place.folder / "optuna.db").exists() and place.steps() > 0)
+def test_the_databases_of_a_study_are_locked_for_half_a_minute_while_it_works_and_while_others_begin(home: Home):
+    first = home.begin("tuned")
+    until(lambda: (home.folder / "optuna.db").exists() and home.steps() > 0)
     held, holders = threading.Event(), []
     for name in ("ledger.db", "optuna.db"):
         held.clear()
         holder = threading.Thread(
-            target=hold, args=(place.folder / name,), kwargs={"seconds": LOCKED_SECONDS, "held": held}, daemon=True
+            target=hold, args=(home.folder / name,), kwargs={"seconds": LOCKED_SECONDS, "held": held}, daemon=True
         )
         holder.start()
         holders.append(holder)
         assert held.wait(60)
-    second, third = place.begin("resumed", "--set", "tokens=3200"), place.start("status")
-    ended = [place.finish(process) for process in (first, second, third)]
+    second, third = home.begin("resumed", "--set", "tokens=3200"), home.start("status")
+    ended = [home.finish(process) for process in (first, second, third)]
     for holder in holders:
         holder.join()
     for code, said in ended:
         assert code == 0, said
         assert "locked" not in said
         assert "Traceback" not in said
-    invariants(place)
+    invariants(home)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from agreeing import invariants
-from place import RESUMED, TINY, Place, until, write_project
+from commands import TINY, Home, until
+from studies import RESUMED, write_project
 
 from knockout.training.checkpoints import newest_checkpoint
 
@@ -87,43 +88,43 @@ def test_a_checkpoint_with_code_in_it_is_passed_over_and_not_run(tmp_path: Path,
     assert str(path) in caplog.text
 
 
-def test_text_that_lies_outside_through_a_link_is_read_but_nothing_is_written_there(place: Place, tmp_path: Path):
+def test_text_that_lies_outside_through_a_link_is_read_but_nothing_is_written_there(home: Home, tmp_path: Path):
     """A workspace that is itself reached through a link stays whole; a run's folder that is one leads nowhere else."""
     real = tmp_path / "real"
     real.mkdir()
     link = tmp_path / "link"
     link.symlink_to(real)
-    place.folder = link / "home"
-    code, said = place.run("resumed", "--set", "tokens=3200")
+    home.folder = link / "home"
+    code, said = home.run("resumed", "--set", "tokens=3200")
     assert code == 0, said
-    invariants(place)
+    invariants(home)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
-def test_no_secret_of_the_environment_reaches_a_file_or_the_terminal_and_servers_bind_to_loopback(place: Place):
-    place.environment |= SECRETS
-    process = place.start("run", "resumed", "--set", "tokens=6400")
+def test_no_secret_of_the_environment_reaches_a_file_or_the_terminal_and_servers_bind_to_loopback(home: Home):
+    home.environment |= SECRETS
+    process = home.start("run", "resumed", "--set", "tokens=6400")
     listening: set[str] = set()
 
     def watch() -> bool:
-        listening.update(addresses(place))
+        listening.update(addresses(home))
         return process.poll() is not None
 
     until(watch, every=0.2)
-    code, said = place.finish(process)
+    code, said = home.finish(process)
     assert code == 0, said
-    found = [(name, path) for path in place.folder.rglob("*") if path.is_file() for name, value in SECRETS.items()
+    found = [(name, path) for path in home.folder.rglob("*") if path.is_file() for name, value in SECRETS.items()
              if value.encode() in path.read_bytes()]  # fmt: skip
     assert found == []
     assert not any(value in said for value in SECRETS.values())
     assert listening == {"127.0.0.1"}, "Prefect's server was to listen"
-    invariants(place)
+    invariants(home)
 
 
-def addresses(place: Place) -> set[str]:
+def addresses(home: Home) -> set[str]:
     """The addresses on which the processes of a workspace listen."""
     inodes = set[str]()
-    for pid in place.alive():
+    for pid in home.alive():
         for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 inodes.add(str(link.readlink()))

@@ -40,8 +40,8 @@ def test_every_deployment_names_a_flow_of_its_own_name_and_a_queue_that_a_worker
 
 
 def test_parameters_are_addresses_names_and_numbers():
-    tree = ast.parse((FLOWS / "deployed.py").read_text())
-    flows = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    trees = [ast.parse((FLOWS / name).read_text()) for name in ("deployed.py", "bringing.py")]
+    flows = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
     assert len(flows) >= 5
     plain = {"str", "int", "float", "list", "None", "Strategy"}
     for flow in flows:

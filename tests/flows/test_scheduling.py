@@ -12,12 +12,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from knockout.ledger.process import Owner, this_process
+from knockout.ledger.process import Owner, host_name, start_time, this_process
 from knockout.ledger.store import Ledger
-from knockout.ledger.ticks import end_tick, last_ticks, take_tick
+from knockout.ledger.ticks import end_requested, end_tick, last_ticks, request_end, take_tick
 from knockout.ledger.workspace import open_workspace
 
 BERLIN = ZoneInfo("Europe/Berlin")
+CHANGES = (datetime(2026, 3, 27, tzinfo=BERLIN), datetime(2026, 10, 23, tzinfo=BERLIN))
+"""Two days before Berlin's clocks change: on 2026-03-29 and on 2026-10-25."""
+DAILY = ((0, 30), (1, 59), (2, 0), (2, 30), (3, 0), (23, 45))
+DAYS = 5
 CALCULATE = """if True:
     import json, sys
     from datetime import datetime
@@ -56,12 +60,14 @@ def calculate(*asked: tuple[str, str, str, int]) -> list:
 
 def test_due_times_keep_the_local_hour_over_changes_of_the_clock_and_late_runs_stand_for_the_newest():
     spring, autumn = "2027-03-26T12:00+01:00", "2027-10-29T12:00+02:00"
-    at_two, gap, fold, late, fresh = calculate(
+    daily = [(hour, minute, begin) for hour, minute in DAILY for begin in CHANGES]
+    at_two, gap, fold, late, fresh, *each = calculate(
         ("0 2 * * *", autumn, "", 4),
         ("30 2 * * *", spring, "", 3),
         ("30 1 * * *", autumn, "", 3),
         ("0 2 * * *", "2027-03-26T02:00+01:00", "2027-04-02T10:00+02:00", 0),
         ("0 2 * * *", "2027-03-26T02:00+01:00", "2027-03-26T02:00:07+01:00", 0),
+        *((f"{minute} {hour} * * *", begin.isoformat(), "", DAYS) for hour, minute, begin in daily),
     )
     # Berlin's clocks: 2027-03-28 02:00 -> 03:00, 2027-10-31 03:00 -> 02:00 (Directive 2000/84/EC).
     assert [datetime.fromisoformat(text).astimezone(BERLIN).strftime("%d %H:%M") for text in at_two] == [
@@ -77,6 +83,12 @@ def test_due_times_keep_the_local_hour_over_changes_of_the_clock_and_late_runs_s
     assert len({datetime.fromisoformat(text).date() for text in fold}) == 3
     assert datetime.fromisoformat(late) == datetime(2027, 4, 2, 2, 0, tzinfo=BERLIN)
     assert datetime.fromisoformat(fresh) == datetime(2027, 3, 26, 2, 0, tzinfo=BERLIN)
+    for (hour, minute, begin), found in zip(daily, each, strict=True):
+        # The zone's own data: once on each day of the calendar; later by the gap where there is no such time, and the first
+        # of two where there are two (PEP 495, fold=0).
+        days = [begin + timedelta(days=number) for number in range(DAYS)]
+        wanted = [datetime(day.year, day.month, day.day, hour, minute, tzinfo=BERLIN).astimezone(UTC) for day in days]
+        assert [datetime.fromisoformat(text).astimezone(UTC) for text in found] == wanted
 
 
 def test_of_processes_that_take_a_due_time_at_once_one_has_it(tmp_path):
@@ -131,4 +143,26 @@ def test_a_sweep_on_a_host_that_is_gone_holds_a_schedule_for_a_week(tmp_path, mo
     later = time.time() + 8 * 86_400
     monkeypatch.setattr("knockout.ledger.ticks.time.time", lambda: later)
     assert take_tick(ledger, schedule="a", due=2.0, owner=this_process()) is None
+    ledger.close()
+
+
+def test_a_sweep_is_asked_to_stop_by_its_schedule_and_one_whose_process_died_has_failed(tmp_path):
+    ledger = Ledger(open_workspace(tmp_path / "home"))
+    assert not request_end(ledger, schedule="a")
+    assert take_tick(ledger, schedule="a", due=1.0, owner=this_process()) is None
+    assert not end_requested(ledger, schedule="a", due=1.0)
+    assert request_end(ledger, schedule="a")
+    assert end_requested(ledger, schedule="a", due=1.0)
+    assert "still works on the sweep before" in str(take_tick(ledger, schedule="a", due=2.0, owner=this_process()))
+    end_tick(ledger, schedule="a", due=1.0, state="cancelled", reason="stopped by `knockout stop`")
+    assert not request_end(ledger, schedule="a")
+
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
+        owner = Owner(host_name(), process.pid, start_time(process.pid) or "")
+        assert take_tick(ledger, schedule="b", due=1.0, owner=owner) is None
+        assert last_ticks(ledger)["b"].state == "running"
+        process.communicate()
+    assert last_ticks(ledger)["b"].state == "failed"
+    assert f"process {process.pid}" in str(last_ticks(ledger)["b"].reason)
+    assert last_ticks(ledger)["a"].state == "cancelled"
     ledger.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from knockout.errors import ServiceError
-from knockout.services import begin, borrowed, down, status, up
+from knockout.services import all_of, begin, begin_up, borrowed, down, status, up
 from knockout.services.catalog import MLFLOW, PREFECT, SERVERS, Server
 from knockout.services.locks import locked, store_lock
 from knockout.services.processes import Process, describe, free_port, identify, is_alive, marked
@@ -236,3 +237,21 @@ def test_a_service_of_another_host_is_left_to_that_host(tmp_path: Path) -> None:
     (tmp_path / "services" / "mlflow.json").write_text(json.dumps({"port": 5000, "since": 0.0, "guard": guard}))
     with pytest.raises(ServiceError, match="was started on 'elsewhere'"):
         down(tmp_path)
+
+
+def test_a_server_that_is_slow_is_waited_for_and_the_wait_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = lambda workspace, port: [sys.executable, "-S", "-c", f"import time; time.sleep(1)\n{FAKE_SERVER}", str(port)]  # noqa: E731
+    for server in (PREFECT, MLFLOW):
+        monkeypatch.setitem(SERVERS, server.name, replace(server, command=slow))  # type: ignore[arg-type]
+    monkeypatch.setattr("knockout.services.launch.TELL_SECONDS", 0.3)
+    said: list[str] = []
+    ports = two_ports()
+    try:
+        coming = begin_up(tmp_path, ports=ports, say=said.append)
+        assert [service.port for service in all_of(coming.values())] == [*ports.values()]
+    finally:
+        down(tmp_path)
+    for name, port in ports.items():
+        log = tmp_path / "services" / f"{name}.log"
+        told = rf"waiting for {name} to answer on port {port} since \d+ s; its log is {re.escape(str(log))}"
+        assert any(re.fullmatch(told, line) for line in said), said

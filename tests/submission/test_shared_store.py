@@ -12,12 +12,14 @@ import pytest
 from knockout.corpus.prepare import Prepared, prepare
 from knockout.declare.corpus import Corpus
 from knockout.errors import CorpusError, WorkspaceError
+from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, open_workspace
 from knockout.services.environment import quiet_environment
 from knockout.services.objects import FILE, VARIABLE, find_store, kept_credentials
+from knockout.submission.requests import Request, waiting_requests, withdraw, write_request
 from knockout.submission.shared_corpora import fetch_corpora, share_corpus, shared_by_digest
 from knockout.training.result import read_result, write_result
-from knockout.training.sharing import SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
+from knockout.training.sharing import FollowedMetrics, SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
 from knockout.training.spec import METRICS, RESULT, WEIGHTS
 
 CORPUS = """{"corpus": "tiny", "tokenizer": {"kind": "identity"}, "validation": 0.2,
@@ -142,6 +144,36 @@ def test_a_run_goes_on_elsewhere_from_the_newest_checkpoint_with_exactly_its_met
     assert not (one.run(RUN) / "metrics" / "0000000060.parquet").exists(), "its steps are in another segment there"
     fetch_checkpoint(other, RUN)
     assert (other.run(RUN) / "checkpoints" / "0000000080.pt").exists()
+
+
+def test_a_coordinator_follows_the_metrics_of_a_run_that_another_machine_trains(store, machines, monkeypatch):
+    one, other = machines
+    monkeypatch.setattr("knockout.training.sharing.FOLLOW_SECONDS", 0.0)
+    with FollowedMetrics(other, RUN) as followed:
+        assert list(followed.look().rglob("*.parquet")) == []
+        checkpoint(one, step=50, segments=(25, 50))
+        with SharedCheckpoints(one, RUN):
+            pass
+        found = sorted(path.name for path in followed.look().rglob("*.parquet"))
+        assert found == ["0000000025.parquet", "0000000050.parquet"]
+        checkpoint(one, step=75, segments=(75,))
+        with SharedCheckpoints(one, RUN):
+            pass
+        assert (followed.look() / "metrics" / "0000000075.parquet").read_text() == "rows up to 75"
+    assert left(other) == [], "the run's own folder here is for who trains it here"
+
+
+def test_every_machine_knows_what_was_handed_over_and_not_what_was_taken_back(store, machines):
+    one, other = machines
+    request = Request("20260101-000000-abc", study="small", project="/nowhere", pool="p", handed=0.0)
+    write_request(request, workspace=one)
+    ledgers = Ledger(one), Ledger(other)
+    assert [waiting_requests(ledger, known=frozenset()) for ledger in ledgers] == [[request], [request]]
+    assert waiting_requests(ledgers[1], known=frozenset({request.submission})) == []
+    withdraw(request.submission, ledger=ledgers[1])
+    assert waiting_requests(ledgers[1], known=frozenset()) == []
+    for ledger in ledgers:
+        ledger.close()
 
 
 def test_a_corpus_is_prepared_on_one_machine_only(store: str, machines, small_corpus):

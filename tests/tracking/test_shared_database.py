@@ -35,3 +35,10 @@ def test_no_server_has_the_password_in_its_command_line(database, tmp_path: Path
     assert prefect["PREFECT_API_DATABASE_CONNECTION_URL"].startswith("postgresql+asyncpg://")
     assert prefect["PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH"] == "prefect"
     assert "KNOCKOUT_DATABASE" not in prefect
+
+
+def test_prefect_finds_an_extension_that_an_administrator_has_made(database, tmp_path: Path):
+    with database.connection() as connection:
+        connection.execute("CREATE EXTENSION pg_trgm SCHEMA public")
+    prefect = PREFECT.environment(tmp_path, 1234, False)
+    assert prefect["PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH"] == "prefect,public"

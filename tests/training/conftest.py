@@ -22,7 +22,7 @@ from knockout.services.environment import quiet_environment
 from knockout.training.launcher import Child, Nursery
 from knockout.training.spec import MEANING, Runtime
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 180.0
 CORPUS = Corpus.model_validate_json(
     """{"corpus": "tiny", "tokenizer": {"kind": "identity"}, "validation": 0.2, "evaluation": {"tokens": 256, "segments": 8},
     "source": {"kind": "markov", "order": 1, "alphabet": 16, "documents": 60, "length": 60}}"""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,20 @@ from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints,
 from knockout.training.metrics import MetricLog, read_metrics, seal_metrics, segments
 from knockout.training.progress import PROGRESS, encode_progress, read_progress
 from knockout.training.spec import METRICS
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from knockout.training.metrics import MetricLog, evaluations, seal_metrics
+from knockout.training.result import final_metrics
+
+log = MetricLog(Path(sys.argv[1]), after_step=0, tokens_per_step=64)
+for step in (1, 2):
+    log.add(step, {"train_loss": step / 2, "tokens_per_second": 64.0, "peak_memory_bytes": 1.0})
+    log.flush()
+print(final_metrics(seal_metrics(Path(sys.argv[1])), evaluation={})["train_loss"], "pandas" in sys.modules)
+print(evaluations(Path(sys.argv[1]), metric="train_loss"))
+"""
 
 
 def log_steps(folder: Path, *, first: int, last: int, after_step: int = 0) -> None:
@@ -33,6 +49,11 @@ def test_segments_read_as_one_table_in_order_of_steps(tmp_path: Path):
     rows = read_metrics(tmp_path).to_pylist()
     assert steps(tmp_path) == list(range(1, 26))
     assert (rows[-1]["tokens"], rows[-2]["value"]) == (25 * 64, 2.5)
+
+
+def test_neither_writing_nor_reading_metrics_starts_pandas(tmp_path: Path):
+    said = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert said.stdout.splitlines() == ["0.75 False", "((64, 0.5), (128, 1.0))"]
 
 
 def test_resuming_drops_what_lies_beyond_the_checkpoint(tmp_path: Path):

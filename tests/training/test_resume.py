@@ -121,7 +121,8 @@ def test_two_processes_for_one_folder_train_it_once(laboratory, tmp_path, uninte
     run = laboratory.declare(tmp_path)
     children = [laboratory.launch(run) for _ in range(2)]
     until(lambda: all(child.ended.is_set() for child in children))
-    assert [child.code for child in children] == [0, 0]
+    slow = -signal.SIGKILL  # who holds the folder for longer than another waits is taken for halted
+    assert sorted(child.code for child in children) in ([0, 0], [slow, 0])
     assert came_to(run.folder) == uninterrupted
 
 

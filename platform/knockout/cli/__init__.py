@@ -1,78 +1,22 @@
-"""The command line: thin commands over public functions. Nothing heavy is imported before a command needs it."""
+"""The command line: thin commands over public functions.
+
+The invariant: signals are heeded before the commands are imported, so that there is no moment without the documented ending.
+"""
 
 from __future__ import annotations
 
-import errno
 import sys
-from typing import Annotated
 
-import typer
-
-from knockout import __version__
-from knockout.cli import (
-    corpus,
-    costing,
-    declarations,
-    generating,
-    pools,
-    reproducing,
-    running,
-    scheduling,
-    services,
-    stopping,
-    sweeping,
-    upkeep,
-)
 from knockout.cli.signals import INTERRUPTED, STOPPED, heed, leave
-from knockout.errors import InputError, KnockoutError, Stopped
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""The disk is full, or not to be written: nothing that the program could do better."""
-
-app = typer.Typer(
-    name="knockout",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _say_version(wanted: bool) -> None:
-    if wanted:
-        print(f"knockout {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Take a part out of a language model, and find out what it was for."""
-
-
-declarations.register(app)
-running.register(app)
-generating.register(app)
-reproducing.register(app)
-pools.register(app)
-stopping.register(app)
-scheduling.register(app)
-sweeping.register(app)
-services.register(app)
-corpus.register(app)
-upkeep.register(app)
-costing.register(app)
 
 
 def main() -> None:
     """Entry point: exit code 0 all as planned, 1 something failed, 2 the user's input is wrong, 130 a signal ended it."""
-    heed()
     try:
-        _run()
+        heed()
+        from knockout.cli.app import run  # takes a moment, in which a signal may come
+
+        run()
     except KeyboardInterrupt:  # outside of Typer, or once more while the first was heeded
         leave(INTERRUPTED)
         print(STOPPED, file=sys.stderr)
@@ -81,30 +25,3 @@ def main() -> None:
         if isinstance(ending.code, int):
             leave(ending.code)
         raise
-
-
-def _run() -> None:
-    """The command, and its errors as messages and exit codes."""
-    try:
-        app()
-    except InputError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except Stopped as stopped:
-        print(f"knockout: {stopped}; the same command goes on from here", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    except KnockoutError as error:
-        print(f"knockout: {error}", file=sys.stderr)
-        sys.exit(1)
-    except SystemExit as ending:
-        if ending.code == INTERRUPTED:
-            print(STOPPED, file=sys.stderr)
-        raise
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        print(f"{error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
-        sys.exit(2)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from knockout.ledger.workspace import Workspace
 
 POLL_SECONDS = 1.0
-TAKE_OVER_SECONDS = 120.0
-"""So long the workers of a pool have to take over a submission that was lost."""
 Pool = Annotated[str, typer.Option("--pool", metavar="POOL", help="The work pool that takes the runs.")]
 
 
@@ -127,6 +125,7 @@ def worker(
         count = load_flow("pools", server=server, retries=PATIENT).remove(pool)
         print(f"{pool}: removed, with {count} deployments")
         return
+    load_flow("pools", server=server, retries=PATIENT).check_kind(pool)
     load_flow("deploying", server=server, retries=PATIENT).deploy(pool=pool)
     serving, port = catalog.worker(pool=pool, slots=slots, prefect=server), free_port()
     command, environment = serving.command(place.folder, port), serving.environment(place.folder, port, False)
@@ -136,7 +135,7 @@ def worker(
 
 def _wait(submission: str, *, pool: str, workspace: Workspace) -> int:
     """Wait for the verdicts; the exit code. Ctrl-C ends the waiting, SIGTERM, as of a stopped sweep, the submission."""
-    from knockout.cli.unattended import INTERRUPTED
+    from knockout.cli.signals import INTERRUPTED
     from knockout.ledger.stops import request_stop
     from knockout.ledger.store import Ledger
     from knockout.submission.requests import withdraw
@@ -160,27 +159,23 @@ def _await_verdicts(submission: str, *, pool: str, ledger: Ledger) -> int:
     from knockout.cli.flows import PATIENT, load_flow
     from knockout.cli.following import Follower
     from knockout.cli.prefect_server import prefect_address
+    from knockout.ledger.lost import TAKE_OVER_SECONDS, goes_on
 
     workspace = ledger.workspace
     flows = load_flow("submitting", server=prefect_address(workspace), retries=PATIENT)
-    follower = Follower(ledger, submission, pool)
+    follower, ended = Follower(ledger, submission, pool), 0.0
     while True:
         ledger.reconcile()
         known = ledger.submission(submission)
         follower.look(known)
-        if known is not None and known.state != "running" and not _may_go_on(known):
+        if known is not None and not goes_on(known):
             return _show(ledger, known)
-        if known is None and (state := flows.flow_state(submission)) is not None and state.final:
+        state = flows.flow_state(submission) if known is None else None
+        ended = time.monotonic() if state is None or not state.final else ended
+        if state is not None and state.final and not (state.lost and time.monotonic() - ended < TAKE_OVER_SECONDS):
             print(f"ended before it began: {state.name}: {state.message or 'see its page in Prefect'}", file=sys.stderr)
             return 1
         time.sleep(POLL_SECONDS)
-
-
-def _may_go_on(ended: Submission) -> bool:
-    """Whether another worker may soon go on with a submission whose process was lost."""
-    from knockout.ledger.lost import is_lost
-
-    return is_lost(ended) and time.time() - (ended.finished or 0.0) < TAKE_OVER_SECONDS
 
 
 def _show(ledger: Ledger, ended: Submission) -> int:

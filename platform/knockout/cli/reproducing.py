@@ -49,6 +49,9 @@ def reproduce(
         bool, typer.Option("--dry-run", help="With --kind train: show what would run, and about how long.")
     ] = False,
     settle: Settle = False,
+    pool: Annotated[
+        str | None, typer.Option("--pool", metavar="POOL", help="Have a work pool train [default: train here].")
+    ] = None,
     slots: Slots = None,
     run_seconds: RunSeconds = None,
     study_seconds: StudySeconds = None,
@@ -72,6 +75,7 @@ def reproduce(
     starting = Kind.TRAIN in (kind or ())
     if dry_run and not starting:
         raise InputError("--dry-run shows what `--kind train` would run: give both")
+    _check_pool(pool, starting=starting, slots=slots, prefect=prefect)
     claims, studies = load_claims(), claimed_studies(size=size)
     check_names(names, claims=claims, studies=studies)
     chosen = _chosen(claims, kinds=kinds, names=names)
@@ -90,6 +94,7 @@ def reproduce(
             prefect=prefect,
             mlflow=mlflow,
             workspace=workspace,
+            pool=pool,
         )
         missed = train_all(training, execution=execution, silent=as_json) if starting else refusals(training)
         rows += show_trained(training, workspace=workspace, silent=as_json)
@@ -122,6 +127,19 @@ def results(
         return
     write_log(log, sections=sections)
     print(f"{log}: {len(sections)} section{'' if len(sections) == 1 else 's'} written")
+
+
+def _check_pool(pool: str | None, *, starting: bool, slots: int | None, prefect: bool) -> None:
+    """Refuse a pool that nothing is for, and what its workers decide."""
+    from knockout.cli.pool_names import check_pool_name
+
+    if pool is None:
+        return
+    check_pool_name(pool)
+    if not starting:
+        raise InputError("--pool has studies trained, which only `--kind train` starts: give both")
+    if slots is not None or not prefect:
+        raise InputError("--slots and --no-prefect are for training here; the workers of a pool have their own slots")
 
 
 def _end(missed: Sequence[str]) -> NoReturn:

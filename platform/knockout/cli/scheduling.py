@@ -14,6 +14,7 @@ from knockout.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
     from knockout.declare.schedules import Schedule
+    from knockout.ledger.ticks import Tick
     from knockout.ledger.workspace import Workspace
 
 NO_SERVER = "http://127.0.0.1:4200"
@@ -84,7 +85,7 @@ def list_schedules(workspace: Home = None, as_json: AsJson = False) -> None:
     for one in unsound(place):
         print(f"{one.name} never runs: {one.why}; `knockout schedule remove {one.name}` takes it out", file=sys.stderr)
     known, ledger = schedules(place), Ledger(place)
-    due, ticks = _due([one.schedule for one in known]), last_ticks(ledger)
+    due, ticks = _due([one.schedule for one in known], workspace=place), last_ticks(ledger)
     if as_json:
         rows = [
             {
@@ -92,7 +93,7 @@ def list_schedules(workspace: Home = None, as_json: AsJson = False) -> None:
                 "active": one.active,
                 "declared": one.declared,
                 "next": due[one.schedule.schedule] if one.active else None,
-                "last": ticks[one.schedule.schedule].state if one.schedule.schedule in ticks else None,
+                **_last(ticks.get(one.schedule.schedule)),
             }
             for one in known
         ]
@@ -168,6 +169,11 @@ def _check_pool(wanted: Schedule, *, workspace: Workspace) -> bool:
     return load_flow("pools", server=server, retries=PATIENT).num_online(wanted.pool) > 0
 
 
+def _last(tick: Tick | None) -> dict[str, Any]:
+    """How the last sweep ended, and why, or where its page is."""
+    return {"last": tick.state if tick is not None else None, "reason": tick.reason if tick is not None else None}
+
+
 def _webhook(url: str | None) -> dict[str, Any]:
     return {"kind": "webhook", "url": url} if url is not None else {"kind": "none"}
 
@@ -207,16 +213,20 @@ def _show_one(name: str, *, workspace: Workspace) -> None:
     from knockout.submission.schedules import find_schedule
     from knockout.submission.tables import minute
 
-    one = find_schedule(name, workspace=workspace)
-    says = f"due next {minute(_due([one.schedule])[name], zone=one.schedule.timezone)}" if one.active else "paused"
+    one, says = find_schedule(name, workspace=workspace), "paused"
+    if one.active:
+        due = _due([one.schedule], workspace=workspace)[name]
+        says = f"due next {minute(due, zone=one.schedule.timezone)}"
     print(f"{name}: {', '.join(one.schedule.studies)} at {one.schedule.cron} {one.schedule.timezone}, {says}")
 
 
-def _due(known: list[Any]) -> dict[str, float]:
+def _due(known: list[Any], *, workspace: Workspace) -> dict[str, float]:
     """When each schedule is due next, in seconds since 1970."""
+    from knockout import services
     from knockout.cli.flows import PATIENT, load_flow
 
     if not known:
         return {}
+    services.apply_quiet_environment(workspace.folder)
     flows = load_flow("scheduling", server=NO_SERVER, retries=PATIENT)
     return {one.schedule: flows.soonest(one).timestamp() for one in known}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from knockout.cli.options import AsJson, Home, Slots
+
+if TYPE_CHECKING:
+    from knockout.ledger.workspace import Workspace
 
 PAGES = {"prefect": "/runs", "mlflow": "/#/experiments"}
 """Where a server's UI shows studies."""
@@ -42,6 +45,7 @@ def up(
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.services.catalog import POOL
+    from knockout.submission.schedules import keep_file
     from knockout.submission.slots import usable_slots
 
     place = open_workspace(workspace)
@@ -49,16 +53,33 @@ def up(
     ledger.reconcile()
     print("starting Prefect, MLflow and a worker …", file=sys.stderr)
     asked = {"prefect": prefect_port, "mlflow": mlflow_port}
-    started = services.up(place.folder, ports={name: port for name, port in asked.items() if port is not None})
+    ports = {name: port for name, port in asked.items() if port is not None}
+    coming = services.begin_up(place.folder, ports=ports, say=_say)
     services.apply_quiet_environment(place.folder)
-    for service in started:
-        print(f"{service.name:8} {service.url}{PAGES[service.name]}")
-    prefect = next(service.url for service in started if service.name == "prefect")
+    if coming["prefect"].exception() is not None:
+        services.all_of(coming.values())
+    prefect = coming["prefect"].result().url
     load_flow("reconciling", server=prefect, retries=PATIENT).reconcile(ledger)
+    load_flow("lost_sweeps", server=prefect, retries=PATIENT).close_lost(ledger, idle=not _works(place))
     load_flow("deploying", server=prefect, retries=PATIENT).deploy(pool=POOL)
+    keep_file(place)
     match_schedules(place, server=prefect)
-    services.up_worker(place.folder, pool=POOL, slots=slots, prefect=prefect)
+    services.up_worker(place.folder, pool=POOL, slots=slots, prefect=prefect, say=_say)
+    for service in services.all_of(coming.values()):
+        print(f"{service.name:8} {service.url}{PAGES[service.name]}")
     print(f"worker   pool {POOL}, {slots or usable_slots()} runs at a time")
+
+
+def _works(workspace: Workspace) -> bool:
+    """Whether the worker runs."""
+    from knockout import services
+    from knockout.services.catalog import WORKER
+
+    return any(one.name == WORKER.name and one.running for one in services.status(workspace.folder))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def status(
@@ -85,7 +106,10 @@ def status(
 
 
 def down(workspace: Home = None) -> None:
-    """Stop exactly what `up` started; runs of the worker stop after their step, with a checkpoint."""
+    """Stop exactly what `up` started; runs of the worker stop after their step, with a checkpoint.
+
+    A study that was submitted goes on where another worker takes it over, or with the next `up` within a day.
+    """
     from knockout import services
     from knockout.ledger.workspace import open_workspace
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from knockout import services
 from knockout.cli.flows import PATIENT, load_flow
 from knockout.cli.loading import study_name
-from knockout.cli.prefect_server import known_prefect, own_prefect
+from knockout.cli.prefect_server import answering_prefect
 from knockout.cli.stopping import check_known
 from knockout.errors import InputError
 from knockout.ledger.store import Ledger
@@ -42,8 +42,9 @@ class Shown:
 
 def overview(ledger: Ledger) -> Shown:
     """Services, queues, and the newest submissions."""
+    services.apply_quiet_environment(ledger.workspace.folder)
     servers, newest = services.status(ledger.workspace.folder), [*_waiting(ledger), *submissions(ledger, limit=NEWEST)]
-    queues = _queues(own_prefect(ledger.workspace))
+    queues = _queues(next((one.url for one in servers if one.name == "prefect" and one.healthy), None))
     tables = [service_table(servers), *([queue_table(queues)] if queues else [])]
     data = {
         "services": [asdict(server) for server in servers],
@@ -76,7 +77,7 @@ def _address(ledger: Ledger, *, submission: str) -> str | None:
     """Where Prefect shows a submission that was handed to a pool; None where no server is at hand that knows it."""
     if not has_request(submission, workspace=ledger.workspace):
         return None
-    server = known_prefect(ledger.workspace)
+    server = answering_prefect(ledger.workspace)
     found = load_flow("submitting", server=server, retries=PATIENT).flow_state(submission) if server is not None else None
     return found.address if found is not None else None
 
@@ -91,5 +92,5 @@ def _waiting(ledger: Ledger) -> list[SubmissionState]:
     known = frozenset(item.submission for item in ledger.submissions())
     return [
         SubmissionState(request.submission, request.study_name, WAITS, f"on pool {request.pool}", request.handed, 0, 0)
-        for request in reversed(waiting_requests(ledger.workspace, known=known))
+        for request in reversed(waiting_requests(ledger, known=known))
     ]

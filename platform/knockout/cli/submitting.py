@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from knockout import services
+from knockout.cli.ending import stopping
 from knockout.cli.flows import load_flow
-from knockout.cli.signals import stopping
 from knockout.cli.watching import Watcher
 from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
@@ -31,9 +31,10 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
     services.apply_quiet_environment(workspace.folder)
     server = services.begin(workspace.folder, name="prefect") if prefect else None
     try:
-        with Watcher(console) as watcher, stopping():
+        with Watcher(console) as watcher, stopping(say=watcher.note) as signals:
             road = Road(loaded, workspace=workspace, options=options, listener=watcher, stop=Stop())
             with road:
+                signals.call(road.note_interrupt)
                 watcher.note(f"{loaded.study.study}: {loaded.study.question}")
                 console.print(cell_table(road.plan))
                 concluding = _submit(road, server=server, watcher=watcher)

@@ -43,6 +43,13 @@ class Execution:
     prefect: bool
     mlflow: bool
     workspace: Path | None
+    pool: str | None = None
+    """The work pool that trains; None: this machine, in this process's care."""
+
+    def command(self, study: str, *, changes: Sequence[str]) -> list[str]:
+        """The command that brings a study to its verdicts."""
+        begin = ["run", study] if self.pool is None else ["submit", study, "--wait", "--pool", self.pool]
+        return [*begin, *changes, *self.arguments]
 
     @property
     def arguments(self) -> list[str]:
@@ -87,7 +94,7 @@ def train_all(studies: Studies, *, execution: Execution, silent: bool) -> list[s
         console.print(f"\n[{place} of {len(ready)}] {study.name}", highlight=False, markup=False)
         changes = ["--size", size] if size is not None else []
         changes += ["--settle"] if execution.settle and study.loaded.study.settle is not None else []
-        if (code := run_command(["run", study.name, *changes, *execution.arguments], silent=silent)) != 0:
+        if (code := run_command(execution.command(study.name, changes=changes), silent=silent)) != 0:
             ended = "refused" if code == 2 else "failed"
             missed.append(f"{study.name}: {ended}, as said above (exit code {code})")
     console.print()

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from knockout.cli.signals import stopping
+from knockout.cli.ending import stopping
+from knockout.cli.signals import INTERRUPTED
 from knockout.services.guard import PR_SET_PDEATHSIG, linux_prctl
 
-INTERRUPTED = 130
 SAID_SECONDS = 5.0
 """So long the last words are waited for: something that the command left behind may hold its standard error open."""
 SAID_LINES = 20
@@ -38,13 +38,19 @@ class Said:
 def run_command(arguments: Sequence[str], *, silent: bool) -> int:
     """Run a `knockout` command to its end; its exit code. `silent` sends what it prints to standard error.
 
-    Ctrl-C and SIGTERM stop the command as they would alone, and are raised as KeyboardInterrupt when it has ended.
+    Ctrl-C and SIGTERM stop the command as they would alone, and are raised as KeyboardInterrupt when it has ended. So is
+    its end when it alone was stopped.
     """
-    return _run(arguments, stdout=sys.stderr if silent else None, heard=None)
+    code = _run(arguments, stdout=sys.stderr if silent else None, heard=None)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
 
 
 def hear_command(arguments: Sequence[str]) -> Said:
-    """As `run_command`, and also what it said on standard error, which is shown as well."""
+    """As `run_command`, and also what it said on standard error, which is shown as well; one that alone was stopped has
+    ended.
+    """
     heard: deque[str] = deque(maxlen=SAID_LINES)
     code = _run(arguments, stdout=None, heard=heard)
     return Said(code, "; ".join(line.strip() for line in heard if line.strip()))
@@ -71,8 +77,6 @@ def _run(arguments: Sequence[str], *, stdout: IO[str] | None, heard: deque[str] 
             process.wait()
             raise
         listening.join(SAID_SECONDS)
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
     return code
 
 

@@ -20,6 +20,9 @@ from knockout.ledger.process import Owner, tells_death
 from knockout.ledger.store import ASKING, FINISHED, HELD, PRUNED, Ledger, LedgerRun
 from knockout.ledger.tables import asks, runs, submissions, telling
 
+LEFT = ("failed", "cancelled")
+"""The states of a run that its dead owner left."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -102,6 +105,13 @@ def owed_submissions(ledger: Ledger) -> list[Submitted]:
     return _submitted(ledger, submissions.select().where(*owed))
 
 
+def is_done(ledger: Ledger, *, plan: str) -> bool:
+    """Whether a submission of this very plan is done."""
+    query = sql.select(sql.exists().where(submissions.c.plan == plan, submissions.c.state == "done"))
+    with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
+        return bool(connection.execute(query).scalar_one())
+
+
 def note_shown(ledger: Ledger, submission: str) -> None:
     """Note that MLflow shows all of an ended submission. One that asked for a run which has no result stays to be looked
     at: whoever trains that run later changes what is to be shown.
@@ -162,17 +172,15 @@ def adopt(ledger: Ledger, *, run: LedgerRun, flops: float) -> bool:
 
 
 def left_by_the_dead(ledger: Ledger) -> list[str]:
-    """Identities of the runs that have failed because their owner died while it held them."""
-    query = sql.select(runs.c.identity, runs.c.reason).where(
-        runs.c.state == "failed", runs.c.reason.contains(HELD_TO_THE_END)
-    )
+    """Identities of the runs that have failed, or were cancelled, because their owner died while it held them."""
+    query = sql.select(runs.c.identity, runs.c.reason).where(runs.c.state.in_(LEFT), runs.c.reason.contains(HELD_TO_THE_END))
     with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
-        return [row.identity for row in connection.execute(query) if tells_death(row.reason)]
+        return [row.identity for row in connection.execute(query) if tells_death(row.reason.rpartition("; ")[2])]
 
 
 def enter_result(ledger: Ledger, identity: str, *, result: Mapping[str, Any]) -> bool:
     """Record the sealed result of a run that its dead owner did not tell; False when somebody has claimed the run since."""
-    change = runs.update().where(runs.c.identity == identity, runs.c.state == "failed", runs.c.host.is_(None))
+    change = runs.update().where(runs.c.identity == identity, runs.c.state.in_(LEFT), runs.c.host.is_(None))
     told = {"state": result["outcome"], "reason": result["reason"], "step": result["step"]}
     measured = {"metrics": json.dumps(result["metrics"]), "seconds": runs.c.seconds + result["seconds"]}
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:

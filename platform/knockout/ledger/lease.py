@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 from knockout.errors import WorkspaceError
@@ -18,13 +19,19 @@ from knockout.ledger.store import Ledger
 log = logging.getLogger(__name__)
 
 
+def unknown() -> None:
+    """How far work is that does not say so."""
+
+
 class Lease:
     """A run that an owner has claimed; enter it for as long as there is work on the run."""
 
-    def __init__(self, ledger: Ledger, identity: str, *, owner: Owner) -> None:
+    def __init__(self, ledger: Ledger, identity: str, *, owner: Owner, step: Callable[[], int | None] = unknown) -> None:
         self.ledger = ledger
         self.identity = identity
         self.owner = owner
+        self.step = step
+        """How far the work is; told with each renewal, for whoever looks from another machine."""
         self.lost = threading.Event()
         """Set when somebody else may hold the run."""
         self._over = threading.Event()
@@ -41,7 +48,7 @@ class Lease:
     def _renew(self) -> None:
         while not self._over.wait(HEARTBEAT_SECONDS):
             try:
-                if not self.ledger.beat(self.identity, owner=self.owner):
+                if not self.ledger.beat(self.identity, owner=self.owner, step=self.step()):
                     self.lost.set()
                     return
             except WorkspaceError as unreachable:

@@ -1,7 +1,8 @@
 """Leases that end without their owner.
 
 The invariant: a holder that is dead, or that has shown no sign of life for so long that it must be taken for dead, loses
-what it holds; a lease that changed hands or was renewed meanwhile stays. How long a sign of life is past is told by the
+what it holds; a lease that changed hands or was renewed meanwhile stays. What was asked to stop, and died before it could
+say so, was stopped. How long a sign of life is past is told by the
 database's clock, which is one for all hosts.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sql
@@ -18,7 +19,7 @@ from sqlalchemy.engine import Connection, Row
 from knockout.errors import InputError
 from knockout.ledger.dialects import DatabaseTime
 from knockout.ledger.process import SILENT, Owner
-from knockout.ledger.tables import runs, submissions
+from knockout.ledger.tables import runs, stops, submissions
 
 HELD = ("leased", "running")
 """The states of a run that somebody holds."""
@@ -78,8 +79,21 @@ def death_of_executor(row: Row[Any]) -> str | None:
     return _death(owner, heartbeat=beaten, now=row.now)
 
 
-def end_leases(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]) -> None:
-    """Runs whose holder is dead become failed, all in one statement; `of` are rows of LEASE, each with the reason."""
+def asked_to_stop(connection: Connection, *, of: Sequence[tuple[Row[Any], str]]) -> dict[Owner, str]:
+    """Of the processes of submissions, in rows of EXECUTION, those that were to stop their work, each with the reason."""
+    if not of:
+        return {}
+    named = stops.c.submission.in_([row.submission for row, _ in of])
+    cancelled = sql.select(stops.c.submission, stops.c.reason).where(named, stops.c.state == "cancelled")
+    reasons = {row.submission: row.reason for row in connection.execute(cancelled)}
+    return {owner: reasons[row.submission] for row, _ in of if row.submission in reasons and (owner := owner_of(row))}
+
+
+def end_leases(connection: Connection, *, of: Iterable[tuple[Row[Any], str]], stopped: Mapping[Owner, str]) -> None:
+    """Runs whose holder is dead become failed, or cancelled where it was to stop, all in one statement.
+
+    `of` are rows of LEASE, each with the reason; `stopped` is as `asked_to_stop` has it.
+    """
     change = (
         runs.update()
         .where(
@@ -89,24 +103,40 @@ def end_leases(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]) ->
             runs.c.process_started.is_not_distinct_from(sql.bindparam("since")),
             runs.c.heartbeat.is_not_distinct_from(sql.bindparam("beaten")),
         )
-        .values(state="failed", reason=sql.bindparam("why"), finished=time.time(), heartbeat=None, **NOBODY)
+        .values(state=sql.bindparam("end"), reason=sql.bindparam("why"), finished=time.time(), heartbeat=None, **NOBODY)
     )
     connection.execute(
         change,
         [
-            {"of": row.identity, "by": row.pid, "since": row.process_started, "beaten": row.heartbeat, "why": why}
+            {"of": row.identity, "by": row.pid, "since": row.process_started, "beaten": row.heartbeat}
+            | _end_of(why, asked=_asked(row, stopped=stopped))
             for row, why in of
         ],
     )
 
 
-def end_executions(connection: Connection, *, of: Iterable[tuple[Row[Any], str]]) -> None:
-    """Submissions whose process is dead become failed; `of` are rows of EXECUTION, each with the reason."""
+def end_executions(connection: Connection, *, of: Iterable[tuple[Row[Any], str]], stopped: Mapping[Owner, str]) -> None:
+    """Submissions whose process is dead become failed, or cancelled where it was to stop: who it was stays known then.
+
+    `of` are rows of EXECUTION, each with the reason; `stopped` is as `asked_to_stop` has it.
+    """
     table = submissions.c
     for row, why in of:
         same = sql.and_(table.submission == row.submission, table.heartbeat.is_not_distinct_from(row.heartbeat))
+        asked = _asked(row, stopped=stopped)
+        end = {"state": "failed", "reason": why, **NOBODY} if asked is None else {"state": "cancelled", "reason": asked}
         change = submissions.update().where(same, table.state == "running")
-        connection.execute(change.values(state="failed", reason=why, finished=time.time(), heartbeat=None, **NOBODY))
+        connection.execute(change.values(finished=time.time(), heartbeat=None, **end))
+
+
+def _end_of(why: str, *, asked: str | None) -> dict[str, str]:
+    return {"end": "failed", "why": why} if asked is None else {"end": "cancelled", "why": f"{asked}; {why}"}
+
+
+def _asked(row: Row[Any], *, stopped: Mapping[Owner, str]) -> str | None:
+    """Why the process that a row names was to stop, if it was."""
+    owner = owner_of(row)
+    return stopped.get(owner) if owner is not None else None
 
 
 def _death(owner: Owner, *, heartbeat: float | None, now: float) -> str | None:

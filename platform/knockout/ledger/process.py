@@ -12,6 +12,8 @@ from knockout.services import processes
 
 SILENT = "gave no sign of life"
 """What is said of a process that is there, or on another host, but does not renew what it holds."""
+TOLD = "was told to end"
+"""What is said of a process that left its work to others, since its worker or its machine was to stop."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,13 @@ class Owner:
 
 
 def tells_death(reason: str | None) -> bool:
-    """Whether a reason is that of work which ended because its owner died, or was taken for dead."""
-    return reason is not None and re.match(rf"process \d+ on \S+ (died|{SILENT})", reason) is not None
+    """Whether a reason is that of work which ended because its owner died, was taken for dead, or left it to others."""
+    return reason is not None and re.match(rf"process \d+ on \S+ (died|{SILENT}|{TOLD})", reason) is not None
+
+
+def tells_leaving(reason: str | None) -> bool:
+    """Whether a reason is that of work which its owner left to others, being told to end: that is no death."""
+    return tells_death(reason) and TOLD in (reason or "")
 
 
 @cache

@@ -27,6 +27,7 @@ from knockout.ledger.leases import (
     HELD,
     LEASE,
     NOBODY,
+    asked_to_stop,
     death_of_executor,
     death_of_holder,
     end_executions,
@@ -133,9 +134,10 @@ class Ledger:
         return self._changed(change)
 
     @reconnecting
-    def beat(self, identity: str, *, owner: Owner) -> bool:
-        """Renew a lease; False when it is lost."""
-        return self._changed(_held(identity, owner=owner).values(heartbeat=DatabaseTime()))
+    def beat(self, identity: str, *, owner: Owner, step: int | None = None) -> bool:
+        """Renew a lease, and say how far the run is where that is known; False when the lease is lost."""
+        told = {"step": step} if step is not None else {}
+        return self._changed(_held(identity, owner=owner).values(heartbeat=DatabaseTime(), **told))
 
     @reconnecting
     def beat_submission(self, submission: str, *, owner: Owner) -> bool:
@@ -287,7 +289,8 @@ class Ledger:
 
     @reconnecting
     def reconcile(self) -> list[str]:
-        """Set right what dead processes left: their runs become failed, their submissions too.
+        """Set right what dead processes left: their runs become failed, their submissions too; cancelled where a submission
+        was asked to stop.
 
         Returns:
             Identities of the runs, and names of the submissions, whose owner is dead. The runs' checkpoints stay, so the
@@ -300,9 +303,10 @@ class Ledger:
         lost = [(row, why) for row in open_ if (why := death_of_executor(row)) is not None]
         if dead or lost:
             with self._write() as connection:
+                stopped = asked_to_stop(connection, of=lost)
                 if dead:
-                    end_leases(connection, of=dead)
-                end_executions(connection, of=lost)
+                    end_leases(connection, of=dead, stopped=stopped)
+                end_executions(connection, of=lost, stopped=stopped)
         return [*(row.identity for row, _ in dead), *(row.submission for row, _ in lost)]
 
     def _open(self) -> None:

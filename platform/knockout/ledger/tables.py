@@ -92,6 +92,8 @@ stops = sql.Table(
     schema,
     sql.Column("submission", sql.String(64), primary_key=True),
     sql.Column("requested", sql.Float, nullable=False),
+    sql.Column("state", sql.String(16)),
+    sql.Column("reason", sql.Text),
 )
 ticks = sql.Table(
     "ticks",

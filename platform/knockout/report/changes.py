@@ -40,11 +40,24 @@ class Sweep:
     """Sweeps with other seeds that the history held before."""
     repeats: str | None = None
     """When an earlier sweep had the same seeds; it is not counted."""
+    untold: str | None = None
+    """Why those who were to be told of it were not."""
 
     @property
     def flipped(self) -> bool:
         """Whether a claim flipped."""
         return any(change.kind == "flipped" for change in self.changes)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a claim flipped, or a study came to no verdicts. That nobody could be told of it is no failure."""
+        return self.flipped or bool(self.missed)
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a sentence: what flipped by name."""
+        flips = ", ".join(f"{change.name} of {change.study}" for change in self.changes if change.kind == "flipped")
+        return "; ".join([*([f"flipped: {flips}"] if flips else []), _outcome(self), *_untold(self)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as hooks get it."""
@@ -65,7 +78,7 @@ def markdown(sweep: Sweep) -> str:
     lines = [f"# {sweep.title}", "", _head(sweep), ""]
     for title, rows in _tables(sweep):
         lines += [f"## {title}", "", _line(rows[0]), _line(["---"] * len(rows[0])), *map(_line, rows[1:]), ""]
-    lines += [f"- {line}" for line in sweep.missed]
+    lines += [f"- {line}" for line in (*sweep.missed, *_untold(sweep))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -79,8 +92,8 @@ def html(sweep: Sweep) -> str:
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows[1:])
         head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
         parts.append(f"<h2>{escape(title)}</h2><table><tr>{head}</tr>{body}</table>")
-    missed = "".join(f"<li>{escape(line)}</li>" for line in sweep.missed)
-    return "\n".join([*parts, *([f"<ul>{missed}</ul>"] if missed else []), "</html>"]) + "\n"
+    listed = "".join(f"<li>{escape(line)}</li>" for line in (*sweep.missed, *_untold(sweep)))
+    return "\n".join([*parts, *([f"<ul>{listed}</ul>"] if listed else []), "</html>"]) + "\n"
 
 
 def _head(sweep: Sweep) -> str:
@@ -96,6 +109,10 @@ def _outcome(sweep: Sweep) -> str:
     missed = [f"without verdicts: {len(sweep.missed)}"] if sweep.missed else []
     changed = ["1 change" if count == 1 else f"{count} changes"] if count else []
     return "; ".join([*changed, *missed]) or "nothing changed"
+
+
+def _untold(sweep: Sweep) -> list[str]:
+    return [f"nobody was told: {sweep.untold}"] if sweep.untold is not None else []
 
 
 def _tables(sweep: Sweep) -> list[tuple[str, list[Sequence[str]]]]:

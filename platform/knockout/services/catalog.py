@@ -117,9 +117,12 @@ def prefect_database(workspace: Path) -> dict[str, str]:
             "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{PREFECT.database(workspace)}",
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # seconds that a writer waits for another, default 10
         }
+    trigrams = (
+        database.schema_of("pg_trgm") or "prefect"
+    )  # an administrator may have made it elsewhere, and it is there once
     return {
         "PREFECT_API_DATABASE_CONNECTION_URL": database.url(driver="asyncpg"),
-        "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH": "prefect",
+        "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_SEARCH_PATH": ",".join(dict.fromkeys(["prefect", trigrams])),
     }
 
 

@@ -102,6 +102,18 @@ class Database:
             raise WorkspaceError(f"the database {self.shown} cannot be read: {_first_line(error)}") from None
         return bool(found and found[0])
 
+    def schema_of(self, extension: str) -> str | None:
+        """The schema in which an extension lies; None where it is not made yet. Raises WorkspaceError."""
+        import psycopg
+
+        query = "SELECT nspname FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace WHERE extname = %s"
+        try:
+            with self.connection() as connection:
+                found = connection.execute(query, [extension]).fetchone()
+        except psycopg.Error as error:
+            raise WorkspaceError(f"the database {self.shown} cannot be read: {_first_line(error)}") from None
+        return found[0] if found is not None else None
+
     @contextmanager
     def turn(self, what: str) -> Iterator[bool]:
         """Whether this process has the turn at something that one process of all machines may do at a time, until it is

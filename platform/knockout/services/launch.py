@@ -21,6 +21,11 @@ from knockout.services.catalog import HOST, Server
 from knockout.services.processes import is_below, listener
 
 HEALTH_TIMEOUT_SECONDS = 120.0
+"""So long whoever could go on without a server waits for it."""
+PATIENCE_SECONDS = 900.0
+"""So long whoever cannot waits, while its process lives: on a machine that is busy with other work it takes minutes."""
+TELL_SECONDS = 20.0
+"""A wait is told so often."""
 POLL_SECONDS = 0.1
 LOG_LINES = 15
 
@@ -109,19 +114,26 @@ def is_serving(server: Server, *, port: int, guard: int) -> bool:
     return holder is None or is_below(holder, ancestor=guard)
 
 
-def await_health(start: Start, *, guard: int, is_alive: Callable[[], bool], deadline: float) -> None:
-    """Wait until the server answers. `deadline` is on the monotonic clock.
+def await_health(
+    start: Start, *, guard: int, is_alive: Callable[[], bool], deadline: float, say: Callable[[str], None] = lambda _: None
+) -> None:
+    """Wait until the server answers. `deadline` is on the monotonic clock; `say` is told now and then what is waited for.
 
     Raises ServiceError with the end of its log if it dies or does not answer in time.
     """
+    name, began = start.server.name, time.monotonic()
+    told = began
     while not is_serving(start.server, port=start.port, guard=guard):
         if not is_alive():
-            raise ServiceError(f"{start.server.name} ended while it was starting. {log_end(start.log)}")
-        if time.monotonic() > deadline:
-            raise ServiceError(f"{start.server.name} did not answer on port {start.port} in time. {log_end(start.log)}")
+            raise ServiceError(f"{name} ended while it was starting. {log_end(start.log)}")
+        if (now := time.monotonic()) > deadline:
+            raise ServiceError(f"{name} did not answer on port {start.port} in time. {log_end(start.log)}")
+        if now - told > TELL_SECONDS:
+            told = now
+            say(f"waiting for {name} to answer on port {start.port} since {now - began:.0f} s; its log is {start.log}")
         time.sleep(POLL_SECONDS)
     if not is_alive():
-        raise ServiceError(f"{start.server.name} answered once and ended. {log_end(start.log)}")
+        raise ServiceError(f"{name} answered once and ended. {log_end(start.log)}")
 
 
 def log_end(log: Path) -> str:

@@ -7,9 +7,10 @@ after `down`.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from knockout.errors import ServiceError
 from knockout.services import catalog, state
 from knockout.services.catalog import SERVERS, WORKER, Server
 from knockout.services.launch import (
-    HEALTH_TIMEOUT_SECONDS,
+    PATIENCE_SECONDS,
     Start,
     answers,
     await_health,
@@ -26,6 +27,9 @@ from knockout.services.launch import (
 from knockout.services.locks import locked, store_lock
 from knockout.services.processes import Process, describe, end, free_port, identify, is_alive, listener, marked, refusal
 from knockout.services.state import Service
+
+LOCK_SECONDS = PATIENCE_SECONDS + 30.0
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,21 @@ class ServiceStatus:
 
 
 def up(workspace: Path, *, ports: Mapping[str, int] | None = None) -> list[Service]:
-    """Start every service that is not running, and wait until all answer (up to 120 s).
+    """Start every service that is not running, and wait until all answer, up to 15 minutes while their processes live.
 
-    A service that runs already stays as it is. Raises ServiceError: a port is taken, or a service runs already on another
-    port than the one asked for (then nothing is started), or a server ended or hung while starting (then it is stopped; the
-    others stay up).
+    Raises ServiceError as `begin_up`, and when a server ended or hung while starting (then it is stopped; the others stay
+    up).
+    """
+    return all_of(begin_up(workspace, ports=ports).values())
+
+
+def begin_up(
+    workspace: Path, *, ports: Mapping[str, int] | None = None, say: Say = lambda _: None
+) -> dict[str, Future[Service]]:
+    """Start every service that is not running; each is there, by its name, when it answers.
+
+    A service that runs already stays as it is. `say` is told now and then what is waited for. Raises ServiceError: a port is
+    taken, or a service runs already on another port than the one asked for (then nothing is started).
     """
     wanted = chosen_ports(ports or {})
     refusals = [
@@ -56,24 +70,41 @@ def up(workspace: Path, *, ports: Mapping[str, int] | None = None) -> list[Servi
     ]
     if refusals:
         raise ServiceError("\n".join(refusals))
-    with ThreadPoolExecutor(len(wanted)) as pool:
-        started = [pool.submit(up_one, workspace, server=SERVERS[name], port=port) for name, port in wanted.items()]
-    errors = [error for future in started if (error := future.exception()) is not None]
+    return {name: _in_background(workspace, server=SERVERS[name], port=port, say=say) for name, port in wanted.items()}
+
+
+def all_of(coming: Iterable[Future[Service]]) -> list[Service]:
+    """The services, once all answer; what came in the way of any of them, as one ServiceError."""
+    errors = [error for future in coming if (error := future.exception()) is not None]
     unexpected = next((error for error in errors if not isinstance(error, ServiceError)), None)
     if unexpected is not None:
         raise unexpected
     if errors:
         raise ServiceError("\n".join(str(error) for error in errors))
-    return [future.result() for future in started]
+    return [future.result() for future in coming]
 
 
-def up_worker(workspace: Path, *, pool: str, slots: int | None, prefect: str) -> Service:
+def _in_background(workspace: Path, *, server: Server, port: int, say: Say) -> Future[Service]:
+    """In a thread that nobody waits for when the command is stopped; what it started, the next command finds."""
+    future: Future[Service] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(up_one(workspace, server=server, port=port, say=say))
+        except BaseException as error:  # handed to whoever waits
+            future.set_exception(error)
+
+    threading.Thread(target=work, name=f"up-{server.name}", daemon=True).start()
+    return future
+
+
+def up_worker(workspace: Path, *, pool: str, slots: int | None, prefect: str, say: Say = lambda _: None) -> Service:
     """Start the worker of a pool, unless the workspace's worker runs, and wait until it asks for work.
 
     `prefect` is the address of the Prefect server, `slots` the number of trainings at a time; None: one for each core, or
     GPU. Raises ServiceError: it ended or hung while starting.
     """
-    return up_one(workspace, server=catalog.worker(pool=pool, slots=slots, prefect=prefect), port=free_port())
+    return up_one(workspace, server=catalog.worker(pool=pool, slots=slots, prefect=prefect), port=free_port(), say=say)
 
 
 def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
@@ -92,7 +123,7 @@ def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
 def _refused(name: str, port: int, workspace: Path, *, asked: bool) -> str | None:
     """Why a service cannot have a port, or None. What an earlier, killed guard left behind on it is ended."""
     server = SERVERS[name]
-    with locked(store_lock(workspace, name=name), timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30):
+    with locked(store_lock(workspace, name=name), timeout_seconds=LOCK_SECONDS):
         service = state.read(workspace, server=server)
         if service is not None and state.running(service, path=server.state(workspace)):
             other = asked and service.port != port
@@ -101,18 +132,17 @@ def _refused(name: str, port: int, workspace: Path, *, asked: bool) -> str | Non
         return why_taken(port, server=server)
 
 
-def up_one(workspace: Path, *, server: Server, port: int) -> Service:
+def up_one(workspace: Path, *, server: Server, port: int, say: Say = lambda _: None) -> Service:
     """`up` for one service."""
-    deadline = time.monotonic() + HEALTH_TIMEOUT_SECONDS
     path = server.state(workspace)
-    with locked(store_lock(workspace, name=server.name), timeout_seconds=HEALTH_TIMEOUT_SECONDS + 30):
+    with locked(store_lock(workspace, name=server.name), timeout_seconds=LOCK_SECONDS):
         service = state.read(workspace, server=server)
         if service is None or not state.running(service, path=path):
             service = start_anew(workspace, server=server, port=port)
         start = to_start(workspace, server=server, port=service.port)
-        guard = service.guard
+        guard, deadline = service.guard, time.monotonic() + PATIENCE_SECONDS
         try:
-            await_health(start, guard=guard.pid, is_alive=lambda: is_alive(guard), deadline=deadline)
+            await_health(start, guard=guard.pid, is_alive=lambda: is_alive(guard), deadline=deadline, say=say)
         except ServiceError:
             stop(workspace, server=server)
             raise

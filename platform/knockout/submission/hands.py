@@ -18,7 +18,7 @@ from knockout.ledger.store import Ledger
 from knockout.services.environment import quiet_environment
 from knockout.submission.bind import BoundRun
 from knockout.submission.slots import Slot, enough, listed_gpus, slot_queue, usable_cores
-from knockout.training.execute import Early, Execution, Limits, execute
+from knockout.training.execute import Early, Execution, Limits, execute, reuse
 from knockout.training.launcher import Nursery
 from knockout.training.spec import Runtime
 
@@ -53,7 +53,7 @@ class Hands(Protocol):
 
 
 class LocalHands:
-    """Starts the parent of the training processes at once; the first run waits until it is ready."""
+    """Its parent of the training processes starts when it is told to get ready, or with the first run that needs it."""
 
     def __init__(self, ledger: Ledger, *, owner: Owner, limits: Limits, slots: int | None, parallelism: Parallelism) -> None:
         enough(parallelism.devices, num_gpus=listed_gpus())
@@ -62,10 +62,18 @@ class LocalHands:
         self.limits = limits
         self.slots = slots
         self.parallelism = parallelism
-        folder = ledger.workspace.folder
-        self.nursery = Nursery(quiet_environment(folder), log=folder / "nursery.log")
+        self.starting = threading.Lock()
+        self.nursery: Nursery | None = None
         self.counting = threading.Lock()
         self.free: queue.Queue[Slot] | None = None
+
+    def get_ready(self) -> Nursery:
+        """Start the parent of the training processes, in the background, where it was not yet."""
+        folder = self.ledger.workspace.folder
+        with self.starting:
+            if self.nursery is None:
+                self.nursery = Nursery(quiet_environment(folder), log=folder / "nursery.log")
+            return self.nursery
 
     @property
     def num_slots(self) -> int:
@@ -74,7 +82,7 @@ class LocalHands:
         Raises:
             RunError: the parent of the training processes did not start.
         """
-        return self.slots or max(1, (self.nursery.num_gpus() or usable_cores()) // self.parallelism.devices)
+        return self.slots or max(1, (self.get_ready().num_gpus() or usable_cores()) // self.parallelism.devices)
 
     @property
     def num_threads(self) -> int:
@@ -84,9 +92,14 @@ class LocalHands:
     def train(self, run: BoundRun, *, early: Early, began: Callable[[], None]) -> Execution:
         """Bring a run to its end, once a slot is free; `began` is called when it is claimed, or found to have a result.
 
+        A run that has its end already takes no slot.
+
         Raises:
             RunEnded: the submission ended before the run had its slot.
         """
+        if (found := reuse(run.identity, ledger=self.ledger, early=early)) is not None:
+            began()
+            return found
         slots = self._slots()
         slot = slots.get()
         try:
@@ -96,7 +109,7 @@ class LocalHands:
                 run.identity,
                 ledger=self.ledger,
                 owner=self.owner,
-                nursery=self.nursery,
+                nursery=self.get_ready(),
                 limits=self.limits,
                 early=early,
                 began=began,
@@ -108,11 +121,13 @@ class LocalHands:
 
     def close(self) -> None:
         """End every process that still trains."""
-        self.nursery.close()
+        if self.nursery is not None:
+            self.nursery.close()
 
     def _slots(self) -> queue.Queue[Slot]:
         """The free slots; counted when the first run asks, since a submission that only reuses need not wait for devices."""
+        nursery = self.get_ready()
         with self.counting:
             if self.free is None:
-                self.free = slot_queue(self.num_slots, num_gpus=self.nursery.gpus, devices=self.parallelism.devices)
+                self.free = slot_queue(self.num_slots, num_gpus=nursery.gpus, devices=self.parallelism.devices)
             return self.free

@@ -41,6 +41,6 @@ def _all(road: Road, futures: list[Future[Any]]) -> list[Future[Any]]:
     try:
         wait_awake(futures)
     except BaseException:
-        road.limits.stop.set()
+        road.interrupt()
         raise
     return futures

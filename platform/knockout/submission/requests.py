@@ -13,7 +13,7 @@ from typing import Any
 from knockout import project
 from knockout.declare.load import Loaded, Overrides, as_path, find_study, load_study
 from knockout.errors import WorkspaceError
-from knockout.ledger.stops import request_stop
+from knockout.ledger.stops import request_stop, stopped_among
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, make_folder, write_atomically, write_json
 from knockout.services.objects import find_store
@@ -112,10 +112,17 @@ def read_request(submission: str, *, workspace: Workspace) -> Request:
         raise WorkspaceError(f"{path} cannot be read ({error}): submit the study again") from None
 
 
-def waiting_requests(workspace: Workspace, *, known: frozenset[str]) -> list[Request]:
-    """The requests that no process has begun or called off, oldest first; `known` are the submissions of the ledger."""
-    paths = sorted((workspace.folder / FOLDER).glob("*.json"))
-    return [read_request(path.stem, workspace=workspace) for path in paths if path.stem not in known]
+def waiting_requests(ledger: Ledger, *, known: frozenset[str]) -> list[Request]:
+    """The requests that no process has begun or called off, oldest first, whichever machine handed them over.
+
+    `known` are the submissions of the ledger. Raises WorkspaceError.
+    """
+    workspace, store = ledger.workspace, find_store(ledger.workspace.folder)
+    files = {path.name for path in (workspace.folder / FOLDER).glob("*.json")}
+    files |= {name for name in store.names(FOLDER) if name.endswith(".json")} if store is not None else set()
+    names = {Path(name).stem for name in files} - known
+    withdrawn = stopped_among(ledger, submissions=names) if names else frozenset()
+    return [read_request(name, workspace=workspace) for name in sorted(names - withdrawn)]
 
 
 def withdraw(submission: str, *, ledger: Ledger) -> None:

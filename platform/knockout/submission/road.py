@@ -20,8 +20,10 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.load import Loaded
 from knockout.declare.plan import Cell, Plan
 from knockout.errors import RunEnded, RunError, Stopped, WorkspaceError
-from knockout.ledger.inventory import note_shown
-from knockout.ledger.process import this_process
+from knockout.ledger.inventory import is_done, note_shown
+from knockout.ledger.lost import hand_on
+from knockout.ledger.process import tells_death, this_process
+from knockout.ledger.stops import Wanted, request_stop
 from knockout.ledger.store import HELD, PRUNED, Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun, bind, write_meanings
@@ -51,10 +53,18 @@ def new_submission() -> str:
 
 
 def local_hands(road: Road) -> Hands:
-    """Processes of this machine."""
-    return LocalHands(
+    """Processes of this machine, made ready beside other work, unless the plan was done before: they may not be needed."""
+    hands = LocalHands(
         road.ledger, owner=road.owner, limits=road.limits, slots=road.options.slots, parallelism=road.parallelism
     )
+    if not is_done(road.ledger, plan=road.plan.text):
+        hands.get_ready()
+    return hands
+
+
+def by_user() -> Ending:
+    """Who signals a command wants its submission ended."""
+    return BY_USER
 
 
 class Road:
@@ -70,8 +80,12 @@ class Road:
         stop: Stop,
         submission: str | None = None,
         hands: Callable[[Road], Hands] | None = None,
+        interrupted: Callable[[], Ending] = by_user,
     ) -> None:
-        """`submission` is its name where it has one already; `hands` bring its runs to their ends, by default here."""
+        """`submission` is its name where it has one already; `hands` bring its runs to their ends, by default here.
+
+        `interrupted` says what the work comes to when the process is signalled.
+        """
         self.loaded = loaded
         self.plan: Plan = plan_study(loaded)
         self.workspace = workspace
@@ -83,6 +97,7 @@ class Road:
         self.study_seconds = options.study_seconds or declared.study_seconds
         self.submission = submission or new_submission()
         self.make_hands = hands or local_hands
+        self.interrupted = interrupted
         self.owner = this_process()
         self.started = time.monotonic()
         self.prepared: dict[int, Prepared] = {}
@@ -97,6 +112,8 @@ class Road:
     def __enter__(self) -> Road:
         self.ledger = Ledger(self.workspace)
         reconcile(self.ledger)
+        if (known := self.ledger.submission(self.submission)) is not None:  # its limit counts from its beginning elsewhere
+            self.started -= max(0.0, time.time() - known.created)
         self.hands = self.make_hands(self)
         self.mirroring = Mirroring(self.ledger, enabled=self.options.mlflow)
         self.ticker = self._ticker()
@@ -107,11 +124,13 @@ class Road:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self.interrupt()
         ending = self.ending(error) if error is not None else None
         if error is not None:
             self.limits.stop.end(Ending("cancelled", f"its submission ended: {error}"))
         self.hands.close()
-        if ending is not None and not self.is_replaced:
+        if ending is not None and not self.is_left:
             self.mirroring.give_up(state=ending[0], reason=ending[1])
         self.missed = self.mirroring.close()
         if self.missed is not None:
@@ -148,9 +167,9 @@ class Road:
         self.prepared = self.preparing.result()
 
     def raise_if_stopped(self) -> None:
-        """Raise Stopped where the submission was asked to stop: it comes to no verdicts."""
+        """Raise Stopped where the submission was asked to stop, or is left to another process: it comes to no verdicts."""
         stop = self.limits.stop
-        if stop.is_set() and stop.ending.state == "cancelled":
+        if stop.is_set() and stop.ending.state != "timed-out":
             raise Stopped(stop.ending.reason)
 
     def raise_if_ended(self) -> None:
@@ -165,6 +184,24 @@ class Road:
         return self.ticker.replaced.is_set()
 
     @property
+    def is_left(self) -> bool:
+        """Whether the submission goes on without this process: another has it, or is to take it over."""
+        return self.is_replaced or (self.limits.stop.is_set() and tells_death(self.limits.stop.ending.reason))
+
+    def interrupt(self) -> None:
+        """End the work, since the process was signalled."""
+        self.limits.stop.end(self.interrupted())
+
+    def note_interrupt(self) -> None:
+        """As `interrupt`, and noted in the ledger: so the record is true also when this process is cut off while it ends."""
+        self.interrupt()
+        ending = self.limits.stop.ending
+        try:
+            request_stop(self.ledger, submissions=[self.submission], wanted=Wanted(ending.state, ending.reason))
+        except WorkspaceError as unwritable:
+            log.debug("%s; the submission says itself how it ended, unless it is killed", unwritable)
+
+    @property
     def is_over(self) -> bool:
         """Whether the time of the work is over: nothing more is trained, and what there is can be concluded."""
         return self.limits.stop.is_set()
@@ -174,7 +211,7 @@ class Road:
         stop = self.limits.stop
         if isinstance(error, Exception) and not (stop.is_set() and isinstance(error, RunError)):
             return "failed", str(error) or type(error).__name__
-        ending = stop.ending if stop.is_set() else BY_USER
+        ending = stop.ending if stop.is_set() else self.interrupted()
         return ending.state, ending.reason
 
     @property
@@ -312,9 +349,11 @@ class Road:
     def _leave(self, ending: tuple[str, str] | None, *, shown: bool) -> None:
         """Record why the submission ended early, if it did, and whether MLflow was told of all."""
         try:
-            if ending is not None:
+            if ending is not None and self.is_left:
+                hand_on(self.ledger, submission=self.submission, owner=self.owner, reason=ending[1])
+            elif ending is not None:
                 self.ledger.conclude(self.submission, state=ending[0], reason=ending[1], facts=None)
-            if shown:
+            if shown and not self.is_left:
                 note_shown(self.ledger, self.submission)
         except WorkspaceError as unwritable:
             log.debug("%s; the next command's reconciling records it", unwritable)

@@ -53,6 +53,8 @@ class _Kept:
     """By name: the schedule as plain data, and its project's folder."""
     active: Mapping[str, bool] = field(default_factory=dict)
     """By name: what the command line said last."""
+    file: str | None = None
+    """The file that declares schedules, as `keep_file` found it; None: that of whichever folder a command is given in."""
 
 
 def schedules(workspace: Workspace) -> tuple[Known, ...]:
@@ -65,19 +67,22 @@ def schedules(workspace: Workspace) -> tuple[Known, ...]:
     kept = _read(workspace)
     found = [
         Known(one, project=str(file.parents[1]), declared=str(file), active=kept.active.get(one.schedule, one.active))
-        for file, one in _declared()
+        for file, one in _declared(kept)
     ]
+    names = {one.schedule.schedule for one in found}
     for name, data in kept.added.items():
-        if isinstance(one := _sound(name, data=data), Schedule):
+        if name not in names and isinstance(one := _sound(name, data=data), Schedule):
             active = kept.active.get(one.schedule, one.active)
             found.append(Known(one, project=data["project"], declared=None, active=active))
     return tuple(found)
 
 
 def unsound(workspace: Workspace) -> tuple[Unsound, ...]:
-    """The schedules that the workspace keeps and that cannot be. Raises WorkspaceError as `schedules`."""
-    every = [_sound(name, data=data) for name, data in _read(workspace).added.items()]
-    return tuple(one for one in every if isinstance(one, Unsound))
+    """The schedules that the workspace keeps and that cannot be. Raises as `schedules`."""
+    kept = _read(workspace)
+    every = [_sound(name, data=data) for name, data in kept.added.items()]
+    twice = [Unsound(one.schedule, f"{file} declares one of that name") for file, one in _declared(kept)]
+    return (*(one for one in every if isinstance(one, Unsound)), *(one for one in twice if one.name in kept.added))
 
 
 def find_schedule(name: str, *, workspace: Workspace) -> Known:
@@ -114,7 +119,7 @@ def remove(name: str, *, workspace: Workspace) -> None:
             raise InputError(f"{declared} declares '{name}': take it out there, or `knockout schedule pause {name}`")
         added = {key: value for key, value in kept.added.items() if key != name}
         active = {key: value for key, value in kept.active.items() if key != name}
-        _write(_Kept(added, active), workspace=workspace)
+        _write(replace(kept, added=added, active=active), workspace=workspace)
 
 
 def set_active(name: str, *, active: bool, workspace: Workspace) -> None:
@@ -131,9 +136,18 @@ def _sound(name: str, *, data: Mapping[str, Any]) -> Schedule | Unsound:
         return Unsound(name, "; ".join(f"{problem.path}: {problem.message}" for problem in error.problems))
 
 
-def _declared() -> Iterator[tuple[Path, Schedule]]:
-    """The schedules of the project's file, or else of the shipped one."""
-    file = next((path for folder in project.search_path("flows") if (path := folder / FILE).is_file()), None)
+def keep_file(workspace: Workspace) -> None:
+    """From now on the workspace's schedules are those that this folder's file declares, where it has one."""
+    file = Path.cwd() / "flows" / FILE
+    if file.is_file():
+        with _changing(workspace) as kept:
+            _write(replace(kept, file=str(file)), workspace=workspace)
+
+
+def _declared(kept: _Kept) -> Iterator[tuple[Path, Schedule]]:
+    """The schedules of the file that is kept, or else of the project's, or else of the shipped one."""
+    places = [Path(kept.file)] if kept.file is not None else [folder / FILE for folder in project.search_path("flows")]
+    file = next((path for path in places if path.is_file()), None)
     if file is not None:
         yield from ((file, one) for one in load_schedules(file))
 

@@ -23,14 +23,11 @@ from knockout.submission.listener import Listener
 from knockout.submission.options import Options
 from knockout.submission.road import Road
 from knockout.training.execute import Early, Execution
-from knockout.training.metrics import MetricLog, seal_metrics
-from knockout.training.result import write_result
-from knockout.training.spec import METRICS, WEIGHTS
+from knockout.training.resting import RUN_SECONDS, seal
+from knockout.training.spec import read_spec
 from knockout.training.stop import Stop
 
 SLOTS = 16
-RUN_SECONDS = 0.1
-EVALUATIONS = (2, 4)
 CORPUS = """corpus: chain
 source: {kind: markov, order: 1, alphabet: 16, documents: 60, length: 60}
 tokenizer: {kind: identity}
@@ -97,7 +94,8 @@ class RestingHands:
             ledger.start(run.identity, owner=owner)
             with Lease(ledger, run.identity, owner=owner):
                 time.sleep(RUN_SECONDS)
-                metrics = _seal(run, folder=ledger.workspace.run(run.identity))
+                folder = ledger.workspace.run(run.identity)
+                metrics = seal(read_spec(folder), folder=folder)
             ledger.finish(
                 run.identity,
                 owner=owner,
@@ -117,7 +115,7 @@ class RestingHands:
 
 def simulate(num_runs: int, *, first_seed: int, workspace: Workspace, mlflow: bool) -> Cost:
     """Bring a study of `num_runs` resting runs, two for each seed, to its report; with what is in the workspace already."""
-    study = _study(workspace)
+    study = simulated_study(workspace)
     loaded = load_study(study, overrides=Overrides(seeds=num_runs // 2, from_seed=first_seed))
     hands: list[RestingHands] = []
 
@@ -140,7 +138,7 @@ def simulate(num_runs: int, *, first_seed: int, workspace: Workspace, mlflow: bo
     )
 
 
-def _study(workspace: Workspace) -> Path:
+def simulated_study(workspace: Workspace) -> Path:
     """The study's file, in a project of its own, which becomes the current folder."""
     folder = workspace.folder / "simulated"
     for name, text in {"data/chain.yaml": CORPUS, "ablations/simulated.yaml": STUDY}.items():
@@ -148,24 +146,6 @@ def _study(workspace: Workspace) -> Path:
         write_atomically(folder / name, text=text)
     os.chdir(folder)
     return folder / "ablations" / "simulated.yaml"
-
-
-def _seal(run: BoundRun, *, folder: Path) -> dict[str, float]:
-    """Write what a run leaves: metrics at its evaluations, weights, the result that names both."""
-    loss = 3.0 + 0.2 * (run.cell.variant != "baseline") + 0.01 * (run.planned.seed * 7919 % 101 - 50) / 50
-    log = MetricLog(folder, after_step=0, tokens_per_step=run.cell.recipe.batch * run.cell.architecture.context)
-    for step in EVALUATIONS:
-        log.add(step, {"train_loss": loss + 1.0 / step, "val_loss": loss + 0.5 / step, "tokens_per_second": 1e4})
-    log.flush()
-    seal_metrics(folder)
-    write_atomically(folder / WEIGHTS, data=b"no weights")
-    metrics = {"train_loss": loss, "val_loss": loss, "bits_per_byte": loss, "tokens_per_second": 1e4}
-    result = {
-        "outcome": "done", "reason": None, "step": run.cell.num_steps, "planned_steps": run.cell.num_steps,
-        "metrics": metrics, "seconds": RUN_SECONDS, "timing": None,
-    }  # fmt: skip
-    write_result(folder, result=result, files=(METRICS, WEIGHTS))
-    return metrics
 
 
 def _cpu_seconds() -> float:

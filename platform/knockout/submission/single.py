@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from knockout.declare.parallelism import Strategy
 from knockout.errors import RunError, WorkspaceError
+from knockout.ledger.lost import goes_on
 from knockout.ledger.process import this_process
-from knockout.ledger.stops import stop_requested
+from knockout.ledger.stops import stop_requested, wanted_stop
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace, make_folder, write_json
 from knockout.services.environment import quiet_environment
@@ -42,8 +42,6 @@ class Order:
     """Its identity; what it means lies in the workspace."""
     run_seconds: float | None = None
     """Longest time that it may take."""
-    until: float | None = None
-    """When the submission's time is over, in seconds since 1970."""
     devices: int = 1
     """Devices that it takes."""
     strategy: Strategy = "ddp"
@@ -63,8 +61,8 @@ class Ended:
     reason: str | None
 
 
-def bring(order: Order, *, workspace: Workspace, stop: Stop) -> Ended:
-    """Bring a run to its end here: reuse its result, train it, or wait for whoever is training it.
+def bring(order: Order, *, workspace: Workspace, stop: Stop, nursery: type[Nursery] = Nursery) -> Ended:
+    """Bring a run to its end here: reuse its result, train it below a nursery, or wait for whoever is training it.
 
     Raises:
         RunError: the ledger does not know the run, or the training processes' parent did not start.
@@ -76,12 +74,11 @@ def bring(order: Order, *, workspace: Workspace, stop: Stop) -> Ended:
         run = ledger.run(order.run)
         if run is None:
             raise RunError(f"run {order.run} is not in the ledger of {workspace.folder}")
-        if not _goes_on(ledger, submission=order.submission):
-            ended = f"its submission {order.submission} has ended"
-            return Ended(run.state, run.reason) if run.finished else Ended("cancelled", ended)
+        if not goes_on(ledger.submission(order.submission)):
+            return Ended(run.state, run.reason) if run.finished else Ended("cancelled", has_ended(order.submission))
         corpus = shared_by_digest(run.meaning["corpus"], workspace=workspace).folder
         _lay_out(run, workspace=workspace)
-        return _execute(order, corpus=str(corpus), ledger=ledger, stop=stop)
+        return _execute(order, corpus=str(corpus), ledger=ledger, stop=stop, kind=nursery)
     finally:
         ledger.close()
 
@@ -94,9 +91,9 @@ def _lay_out(run: LedgerRun, *, workspace: Workspace) -> None:
         write_json(path, data=run.meaning)
 
 
-def _execute(order: Order, *, corpus: str, ledger: Ledger, stop: Stop) -> Ended:
+def _execute(order: Order, *, corpus: str, ledger: Ledger, stop: Stop, kind: type[Nursery]) -> Ended:
     folder = ledger.workspace.folder
-    nursery = Nursery(quiet_environment(folder), log=folder / "nursery.log")
+    nursery = kind(quiet_environment(folder), log=folder / "nursery.log")
     try:
         with _heeding(order, ledger=ledger, stop=stop) as pruned, _slot(order, nursery=nursery) as slot:
             execution = execute(
@@ -142,16 +139,14 @@ def _heeding(order: Order, *, ledger: Ledger, stop: Stop) -> Iterator[threading.
 
 
 def _heed(order: Order, *, ledger: Ledger, stop: Stop, pruned: threading.Event) -> None:
-    if order.until is not None and time.time() > order.until:
-        stop.end(Ending("timed-out", "the study's limit"))
-    elif stop_requested(ledger, submission=order.submission):
-        stop.end(Ending("cancelled", "stopped by `knockout stop`"))
-    elif not _goes_on(ledger, submission=order.submission):
-        stop.end(Ending("cancelled", f"its submission {order.submission} has ended"))
+    if (wanted := wanted_stop(ledger, submission=order.submission)) is not None:
+        stop.end(Ending(wanted.state, wanted.reason))
+    elif not goes_on(ledger.submission(order.submission)):
+        stop.end(Ending("cancelled", has_ended(order.submission)))
     elif stop_requested(ledger, submission=order.pruned):
         pruned.set()
 
 
-def _goes_on(ledger: Ledger, *, submission: str) -> bool:
-    known = ledger.submission(submission)
-    return known is not None and known.state == "running"
+def has_ended(submission: str) -> str:
+    """Why a run of a submission that is over is not trained."""
+    return f"its submission {submission} has ended"

@@ -20,6 +20,7 @@ from knockout.report.accounts import number
 from knockout.report.words import as_yaml
 from knockout.services import ServiceStatus
 from knockout.submission.duration import Duration
+from knockout.submission.fitting import Fitting
 from knockout.submission.preview import CellPreview, Preview
 from knockout.submission.schedules import Known
 from knockout.submission.slots import usable_cores
@@ -110,7 +111,7 @@ def service_table(statuses: Sequence[ServiceStatus]) -> Table:
 
 def queue_table(queues: Sequence[QueueState]) -> Table:
     """What each queue of the pools holds."""
-    table = _table("pool", "queue", "workers online", "running", "waiting", "next scheduled")
+    table = _table("pool", "queue", "workers", "running", "waiting", "next scheduled")
     for one in queues:
         then = minute(one.next) if one.next is not None else ""
         table.add_row(one.pool, one.queue, str(one.workers), str(one.running), str(one.waiting), then)
@@ -178,11 +179,11 @@ def _parameters(cell: CellPreview) -> str:
     return number(cell.parameters) + active
 
 
-def _table(*columns: str, title: str | None = None) -> Table:
+def _table(*columns: str, title: str | None = None) -> Fitting:
     """Only sentences wrap; names and numbers stay whole."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
+    table = Fitting(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, padding=(0, 1))
     for column in columns:
         right = column in ("parameters", "FLOPs/token", "steps", "tokens", "share", "seeds", "")
-        wraps = column in ("changes", "reason", "corpus", "what", "run", "where")
+        wraps = column in ("changes", "reason", "corpus", "what", "when", "run", "where")
         table.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
     return table

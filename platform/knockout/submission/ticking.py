@@ -15,7 +15,7 @@ from types import TracebackType
 from knockout.errors import WorkspaceError
 from knockout.ledger.leases import HEARTBEAT_SECONDS
 from knockout.ledger.process import Owner
-from knockout.ledger.stops import stop_requested
+from knockout.ledger.stops import wanted_stop
 from knockout.ledger.store import Ledger
 from knockout.submission.bind import BoundRun
 from knockout.submission.listener import Listener
@@ -82,8 +82,8 @@ class Ticker:
         if self.until is not None and time.monotonic() > self.until:
             self.stop.end(Ending("timed-out", self.limit))
         try:
-            if stop_requested(self.ledger, submission=self.submission):
-                self.stop.end(Ending("cancelled", "stopped by `knockout stop`"))
+            if (wanted := wanted_stop(self.ledger, submission=self.submission)) is not None:
+                self.stop.end(Ending(wanted.state, wanted.reason))
             if time.monotonic() - self.beaten > HEARTBEAT_SECONDS:
                 self._beat()
                 self.beaten = time.monotonic()

@@ -107,10 +107,11 @@ class _Trying:
     def bring(self, trial: Trial, *, search: CellSearch) -> None:
         """Bring a trial to its end, and tell the search."""
         first, *others = self._runs(trial)
-        elsewhere = FollowedMetrics(self.workspace, first.identity).look
-        curve = RunCurve(self.workspace.run(first.identity), metric=_metric(self.cell), elsewhere=elsewhere)
-        outcome = self._outcome(first, others, curve=curve, pruning=search.pruning(trial))
-        search.tell(trial, loss=outcome.loss, curve=curve.read(), pruned=outcome.pruned)
+        with FollowedMetrics(self.workspace, first.identity) as followed:
+            folder = self.workspace.run(first.identity)
+            curve = RunCurve(folder, metric=_metric(self.cell), elsewhere=followed.look)
+            outcome = self._outcome(first, others, curve=curve, pruning=search.pruning(trial))
+            search.tell(trial, loss=outcome.loss, curve=curve.read(), pruned=outcome.pruned)
 
     def point(self, trial: Trial, *, known: Known) -> TriedPoint:
         """A trial with what the ledger says that it cost."""

@@ -62,7 +62,8 @@ def runs(ledger: Ledger, *, submission: str) -> list[RunState]:
     for identity, variant, size, seed in asked:
         run = known[identity]
         progress = read_progress(ledger.workspace.run(identity)) if run.owner is not None else None
-        step, where = progress[0] if progress is not None else run.step, str(run.owner) if run.owner is not None else None
+        step = max(run.step, progress[0] if progress is not None else 0)  # another machine tells it with its heartbeat
+        where = str(run.owner) if run.owner is not None else None
         name = f"{variant} · {size} · s{seed}"
         found.append(RunState(identity, name, run.state, run.reason, step, run.planned_steps, where))
     return found

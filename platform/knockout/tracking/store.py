@@ -21,6 +21,7 @@ from urllib.parse import quote
 from knockout.errors import ServiceError, WorkspaceError
 from knockout.services.database import Database, find_database, store_url
 from knockout.services.environment import QUIET, TELEMETRY_OFF
+from knockout.services.importing import uncollected
 from knockout.services.locks import locked, store_lock
 from knockout.services.relocation import artifact_root, relocate
 from knockout.tracking.database_file import NAME, make_ready
@@ -159,7 +160,7 @@ def import_mlflow() -> None:
     """Import MLflow and its store (2 s), with its telemetry off and its deprecation warnings unsaid."""
     os.environ.update(TELEMETRY_OFF)
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", QUIET["MLFLOW_LOGGING_LEVEL"])
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), uncollected():
         warnings.simplefilter("ignore")
         for module in STORE_MODULES:
             importlib.import_module(module)

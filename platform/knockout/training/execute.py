@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,7 @@ class _Work:
 
     @property
     def known(self) -> LedgerRun:
-        run = self.ledger.run(self.identity)
-        if run is None:
-            raise RunError(f"run {self.identity} is not in the ledger")
-        return run
+        return _known(self.identity, ledger=self.ledger)
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,13 @@ class _End:
     state: str
     reason: str | None
     result: dict[str, Any] | None = None
+
+
+def _known(identity: str, *, ledger: Ledger) -> LedgerRun:
+    run = ledger.run(identity)
+    if run is None:
+        raise RunError(f"run {identity} is not in the ledger")
+    return run
 
 
 def execute(
@@ -129,17 +134,30 @@ def execute(
             return Execution(work.known, reused=False)
 
 
+def reuse(identity: str, *, ledger: Ledger, early: Early = never) -> Execution | None:
+    """The end that a run has come to, its result being here by now; None where there is something to do for it.
+
+    Raises:
+        RunError: the ledger does not know the run.
+    """
+    run = _known(identity, ledger=ledger)
+    if run.state == "pruned" and early() is not None:
+        return Execution(run, reused=True)
+    if not run.finished:
+        return None
+    fetch_result(ledger.workspace, identity)
+    return Execution(run, reused=True) if read_result(ledger.workspace.run(identity)) is not None else None
+
+
 def _claim(work: _Work) -> Execution | None:
     """Wait until the run is held by this owner: then None. Else where it stands, when there is nothing to do for it."""
     stop, ledger = work.limits.stop, work.ledger
-    if (run := work.known).state == "pruned" and work.early() is not None:
-        return Execution(run, reused=True)
+    if work.known.state == "pruned" and (pruned := reuse(work.identity, ledger=ledger, early=work.early)) is not None:
+        return pruned
     while stop.is_set() or not ledger.claim(work.identity, owner=work.owner):
+        if (ended := reuse(work.identity, ledger=ledger)) is not None:
+            return ended
         run = work.known
-        if run.finished:
-            fetch_result(ledger.workspace, work.identity)
-        if run.finished and read_result(work.folder) is not None:
-            return Execution(run, reused=True)
         if stop.is_set():
             return Execution(run, reused=False)
         if run.finished:
@@ -152,21 +170,27 @@ def _claim(work: _Work) -> Execution | None:
 def _bring(work: _Work) -> bool:
     """Train a claimed run and record how it ended; False when the lease was lost, and so the result refused."""
     started = time.monotonic()
-    with Lease(work.ledger, work.identity, owner=work.owner) as lease:
+    with Lease(work.ledger, work.identity, owner=work.owner, step=partial(_step, work.folder)) as lease:
         end = _shared(work, end=_train(work, lease=lease))
-        progress, result = read_progress(work.folder), end.result
+        result = end.result
         kept = work.ledger.finish(
             work.identity,
             owner=work.owner,
             state=end.state,
             reason=end.reason,
             seconds=time.monotonic() - started,
-            step=result["step"] if result else progress[0] if progress else 0,
+            step=result["step"] if result else _step(work.folder) or 0,
             metrics=result["metrics"] if result else {},
         )
     if kept and result is not None:
         _remember_speed(work, result=result)
     return kept
+
+
+def _step(folder: Path) -> int | None:
+    """The step of the run that trains in a folder; None before its first."""
+    progress = read_progress(folder)
+    return progress[0] if progress is not None else None
 
 
 def _shared(work: _Work, *, end: _End) -> _End:

@@ -5,6 +5,7 @@ The invariant: before it imports anything heavy, it is bound to the life of its 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -14,8 +15,12 @@ from knockout.training.dying import die_with
 def start(owner: int) -> None:
     """Import what trains, and serve until there is no owner."""
     die_with(owner)
-    from knockout.training.nursery import main  # torch and Lightning, for which the owner may not live long enough
+    from knockout.services.importing import uncollected  # from here on the owner may not live long enough for an import
 
+    with uncollected():
+        from knockout.training.nursery import main
+
+    gc.freeze()  # no fork looks for garbage among the 800,000 objects of the libraries, which would copy their pages
     main()
 
 

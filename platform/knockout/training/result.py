@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from knockout.ledger.workspace import write_json
+from knockout.training.metrics import series
 from knockout.training.spec import CHECKPOINTS, METRICS, RESULT, SEGMENTS, WEIGHTS
 
 FINAL_STEPS = 50
@@ -85,14 +85,13 @@ def final_metrics(table: pa.Table, *, evaluation: Mapping[str, float]) -> dict[s
 
 def _mean_rate(table: pa.Table) -> float:
     """Tokens over seconds, from the tokens and the rate of each stretch between two evaluations."""
-    rows = table.filter(pc.field("metric") == "tokens_per_second").sort_by("step")
-    ends, rates = rows["tokens"].to_pylist(), rows["value"].to_pylist()
-    tokens = [end - begin for begin, end in pairwise([0, *ends])]
-    return math.fsum(tokens) / math.fsum(count / rate for count, rate in zip(tokens, rates, strict=True))
+    points = series(table, metric="tokens_per_second")
+    tokens = [end - begin for begin, end in pairwise([0, *(point.tokens for point in points)])]
+    return math.fsum(tokens) / math.fsum(count / point.value for count, point in zip(tokens, points, strict=True))
 
 
 def _values(table: pa.Table, *, metric: str) -> list[float]:
-    return table.filter(pc.field("metric") == metric)["value"].to_pylist()
+    return [point.value for point in series(table, metric=metric)]
 
 
 def mean_of_last(table: pa.Table, *, metric: str, count: int) -> float:

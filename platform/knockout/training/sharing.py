@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
+import tempfile
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +24,9 @@ from knockout.training.spec import CHECKPOINTS, LOG, MEANING, METRICS, RESULT, S
 
 SHARE_SECONDS = 30.0
 """How often the newest checkpoint of a run in work is put into the store."""
+
+FOLLOW_SECONDS = 10.0
+"""How often the store is asked how far a run is that another machine trains."""
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +122,43 @@ class SharedCheckpoints:
 
     def _there(self, name: str) -> str:
         return _there(self.identity, name)
+
+
+class FollowedMetrics:
+    """While entered, the metrics of a run that another machine trains, as far as the workspace's store has them."""
+
+    def __init__(self, workspace: Workspace, identity: str) -> None:
+        self.store = find_store(workspace.folder)
+        self.identity = identity
+        self.room = tempfile.TemporaryDirectory(prefix="knockout-following-")
+        self.looked = -math.inf
+        self.newest = 0
+
+    def __enter__(self) -> FollowedMetrics:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.room.cleanup()
+
+    def look(self) -> Path:
+        """A folder as a run's own, with the segments up to the newest shared checkpoint; asked of the store now and then."""
+        folder = Path(self.room.name)
+        if self.store is not None and time.monotonic() - self.looked > FOLLOW_SECONDS:
+            self.looked = time.monotonic()
+            try:
+                self._take(self.store, folder=folder)
+            except WorkspaceError as unreachable:
+                log.debug("%s; it is looked at again", unreachable)
+        return folder
+
+    def _take(self, store: ObjectStore, *, folder: Path) -> None:
+        listings = [name for name in store.names(_there(self.identity, SEGMENTS)) if name.endswith(".names")]
+        newest = max((int(Path(name).stem) for name in listings), default=0)
+        if newest > self.newest:
+            named = (store.text(_there(self.identity, _listing(newest))) or "").split()
+            wanted = {_there(self.identity, f"{SEGMENTS}/{name}"): folder / SEGMENTS / name for name in named}
+            store.take({there: here for there, here in wanted.items() if not here.exists()})
+            self.newest = newest
 
 
 def _there(identity: str, name: str) -> str:

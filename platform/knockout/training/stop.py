@@ -9,16 +9,23 @@ import threading
 from dataclasses import dataclass
 from typing import Literal
 
+from knockout.ledger.process import TOLD, Owner
+
 
 @dataclass(frozen=True)
 class Ending:
     """The state that unfinished work comes to, and the reason."""
 
-    state: Literal["cancelled", "timed-out"]
+    state: Literal["cancelled", "timed-out", "failed"]
     reason: str
 
 
 BY_USER = Ending("cancelled", "stopped by the user")
+
+
+def handed_on(owner: Owner) -> Ending:
+    """That of work whose process was told to end, and which another process may go on with."""
+    return Ending("failed", f"{owner} {TOLD}")
 
 
 class Stop(threading.Event):

@@ -1,23 +1,36 @@
-"""A workspace in use: real `knockout` processes in it, and everything that is recorded of them."""
+"""A workspace in use: real `knockout` processes in it, and everything that is recorded of them.
+
+The invariant: what a test starts here has this workspace in its environment, and is ended with the workspace.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from knockout.ledger.store import Ledger
+import pytest
+
+from knockout.cli.app import run as run_command
+from knockout.ledger.store import Ledger, LedgerRun, Submission
 from knockout.ledger.workspace import Workspace, open_workspace
 
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = 300.0
 MAIN = "from knockout.cli import main; main()"
 ALONE = ("--no-prefect", "--no-mlflow")
+ENDLESS = ("--set", "tokens=64000000", "--set", "evaluations=5000")
+"""A million steps of 64 tokens, with a checkpoint each 200: about one a second."""
 
 TINY = """corpus: tiny
 source: {kind: markov, order: 1, alphabet: 16, documents: 60, length: 60}
@@ -25,39 +38,10 @@ tokenizer: {kind: identity}
 validation: 0.2
 evaluation: {tokens: 256, segments: 8}
 """
-MODEL = """  {width: 16, heads: 2, depth: 2, context: 16, vocabulary: 32, batch: 4, learning_rate: 0.005, warmup_steps: 10,
-   accumulate: 2, dropout: 0.1, evaluations: 20, tokens: TOKENS}
-"""
-RESUMED = f"""study: resumed
-question: Does a run that was killed end as one that was not?
-corpus: tiny
-size: pico
-baseline:
-{MODEL.replace("TOKENS", "12800")}variants:
-  no-residual: {{residual: {{kind: none}}}}
-seeds: 1
-competence: {{floor: unigram, by: 0.1}}
-claims:
-  - id: one
-    says: It learns less without
-    expect: {{variant: no-residual, is: worse, than: baseline, by: 0.01}}
-"""
-"""200 steps of 64 tokens: four epochs of the corpus; accumulation, dropout, warm-up and cosine; a checkpoint each 10."""
-SIBLING = RESUMED.replace("study: resumed", "study: sibling").replace("no-residual: {residual: {kind: none}}",
-    "no-norm: {norm: {kind: none}}").replace("no-residual", "no-norm")  # fmt: skip
-TUNED = RESUMED.replace("study: resumed", "study: tuned").replace("seeds: 1", """seeds: 1
-tune:
-  learning_rate: {low: 1.0e-3, high: 1.0e-1}
-  trials: 3
-  pruner: {kind: median, startup: 1, after: 0.25}""").replace("12800", "6400")  # fmt: skip
-SETTLED = RESUMED.replace("study: resumed", "study: settled").replace("seeds: 1", "seeds: 3\nsettle: [4]").replace(
-    "no-residual: {residual: {kind: none}}", "again: {warmup_steps: 11}").replace("no-residual", "again").replace(
-    "by: 0.01", "by: 0.0001").replace("12800", "3200")  # fmt: skip
-"""The variant is so like the baseline that its claim stays open, and its further seeds are wanted."""
 
 
 @dataclass
-class Place:
+class Home:
     """A workspace, and the commands that were started in it."""
 
     folder: Path
@@ -65,12 +49,18 @@ class Place:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of its commands."""
+        own = {"KNOCKOUT_HOME": str(self.folder), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        return {**os.environ, **self.environment, **own}
+
     def start(self, *arguments: str, code: str = MAIN) -> subprocess.Popen[str]:
         """A `knockout` process in the project's folder."""
         process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             cwd=self.project,
-            env={**os.environ, **self.environment, "KNOCKOUT_HOME": str(self.folder), "OMP_NUM_THREADS": "1"},
+            env=self.variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -89,6 +79,21 @@ class Place:
         """Run a command to its end."""
         return self.finish(self.start(*arguments, code=code))
 
+    def here(self, *arguments: str) -> tuple[int, str]:
+        """Run a command to its end in this process, which spares its imports: one that starts no work of its own."""
+        said = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
+            patch.chdir(self.project)
+            patch.setattr(sys, "argv", ["knockout", *arguments])
+            for name, value in self.variables.items():
+                patch.setenv(name, value)
+            code = ended_with(run_command)
+        return code, said.getvalue()
+
     def begin(self, study: str, *arguments: str, code: str = MAIN) -> subprocess.Popen[str]:
         """Start a study without Prefect and MLflow."""
         return self.start("run", study, *ALONE, *arguments, code=code)
@@ -96,6 +101,12 @@ class Place:
     def run(self, study: str, *arguments: str, code: str = MAIN) -> tuple[int, str]:
         """Run a study without Prefect and MLflow."""
         return self.finish(self.begin(study, *arguments, code=code))
+
+    def facts(self, study: str, *arguments: str) -> dict[str, Any]:
+        """What the report of a study knows."""
+        code, said = self.here("report", study, *arguments, "--json")
+        assert code == 0, said
+        return json.loads(said[said.index("{") :])  # notes about the report stand before it
 
     @property
     def workspace(self) -> Workspace:
@@ -107,10 +118,29 @@ class Place:
         yield ledger
         ledger.close()
 
-    def states(self) -> list[str]:
-        """States of all submissions, oldest first."""
+    def runs(self) -> list[LedgerRun]:
+        """Every run of the ledger."""
         with self.ledger() as ledger:
-            return [one.state for one in ledger.submissions()[::-1]]
+            submitted = {identity for one in ledger.submissions() for identity, *_ in ledger.asked(one.submission)}
+            return ledger.runs(submitted)
+
+    def submissions(self) -> list[Submission]:
+        """All submissions, oldest first."""
+        with self.ledger() as ledger:
+            return ledger.submissions()[::-1]
+
+    def submission_states(self) -> list[str]:
+        """States of all submissions, oldest first."""
+        return [one.state for one in self.submissions()]
+
+    def flow_runs(self) -> list[tuple[str, str, str | None]]:
+        """Name, state and message of every flow run in Prefect's database, oldest first."""
+        query = (
+            "SELECT flow_run.name, flow_run.state_name, flow_run_state.message FROM flow_run "
+            "JOIN flow_run_state ON flow_run.state_id = flow_run_state.id ORDER BY flow_run.created"
+        )
+        with closing(sqlite3.connect(f"file:{self.folder / 'prefect' / 'prefect.db'}?mode=ro", uri=True)) as database:
+            return list(database.execute(query))
 
     def alive(self) -> dict[int, str]:
         """Command lines of the processes that have this workspace in their environment, by process id."""
@@ -140,6 +170,18 @@ class Place:
     def _nurseries(self) -> list[int]:
         return [pid for pid, line in self.alive().items() if "knockout.training.nursery" in line]
 
+    def until_trainings(self, number: int, *, of: subprocess.Popen[str]) -> None:
+        """Wait until so many runs have their process, or the command has ended. A look at every process takes a while."""
+        until(lambda: len(self.trainings()) == number or of.poll() is not None, every=0.1)
+
+    def until_gone(self, *, seconds: float = 15.0) -> None:
+        """Wait until nothing that has this workspace lives; fails when something does for longer."""
+        until(lambda: self.alive() == {}, seconds=seconds, every=0.1)
+
+    def newest_step(self) -> int:
+        """The step of the newest checkpoint of any run; 0 when there is none."""
+        return max((int(path.stem) for path in self.folder.glob("runs/*/checkpoints/[0-9]*.pt")), default=0)
+
     def steps(self) -> int:
         """The steps of the newest checkpoints of all runs, and of sealed runs, together."""
         total = 0
@@ -147,6 +189,28 @@ class Place:
             sealed = (folder / "result.json").exists()
             total += 10_000 if sealed else max((int(p.stem) for p in folder.glob("checkpoints/[0-9]*.pt")), default=0)
         return total
+
+
+def opened(folder: Path, *, project: Path) -> Iterator[Home]:
+    """A workspace all of whose processes are ended afterwards."""
+    home = Home(folder, project)
+    yield home
+    for process in home.started:
+        if process.poll() is None:
+            kill(process.pid, signal.SIGCONT)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    for pid in home.alive():
+        kill(pid)
+
+
+def ended_with(work: Callable[[], None]) -> int:
+    """The exit code with which a function ends the process, were it not for this."""
+    try:
+        work()
+    except SystemExit as ending:
+        return int(ending.code or 0)
+    return 0
 
 
 def parent_of(pid: int) -> int | None:
@@ -175,25 +239,9 @@ def until(condition: Callable[[], object], *, seconds: float = DEADLINE_SECONDS,
         time.sleep(every)
 
 
-def write_project(folder: Path) -> Path:
-    """The folder of a project with the studies of this suite."""
-    for name, text in {
-        "data/tiny.yaml": TINY, "ablations/resumed.yaml": RESUMED, "ablations/sibling.yaml": SIBLING,
-        "ablations/tuned.yaml": TUNED, "ablations/settled.yaml": SETTLED,
-    }.items():  # fmt: skip
-        (folder / name).parent.mkdir(exist_ok=True)
+def write_files(folder: Path, *, files: dict[str, str]) -> Path:
+    """A project's folder with these files, by path from it."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
-
-
-def opened(folder: Path, *, project: Path) -> Iterator[Place]:
-    """A workspace all of whose processes are ended afterwards."""
-    place = Place(folder, project)
-    yield place
-    for process in place.started:
-        if process.poll() is None:
-            kill(process.pid, signal.SIGCONT)
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    for pid in place.alive():
-        kill(pid)

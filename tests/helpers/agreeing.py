@@ -18,11 +18,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import torch
-from place import Place, until
+from commands import Home
 
 from knockout.ledger.inventory import Ask, Submitted, every_ask, every_submission
 from knockout.ledger.store import LedgerRun
+from knockout.tracking.removal import Remover
+from knockout.upkeep.doctor import Diagnosis, diagnose, repair
+from knockout.upkeep.sweeping import Wanted, candidates
 
+CUT_OFF = {"half-written", "orphan", "orphan report", "orphan search"}
+"""What the doctor finds of killed processes: files, runs, pages and searches that the ledger was yet to be told."""
 COST = ("tokens_per_second", "peak_memory_bytes")
 FINISHED = ("done", "diverged")
 STATUS = {"done": "FINISHED", "diverged": "FINISHED", "pruned": "KILLED", "failed": "FAILED", "cancelled": "KILLED",
@@ -36,25 +41,46 @@ DIED = re.compile(r"process \d+ on \S+ (died|gave no sign of life)")
 MINE = {"WAITING": "open", "RUNNING": "open", "COMPLETE": "done", "PRUNED": "pruned", "FAIL": "diverged"}
 
 
-def invariants(place: Place, *, complete: bool = True) -> None:
+def invariants(home: Home, *, complete: bool = True) -> None:
     """Assert all that must hold between commands; `complete` says that every run asked for must have its result."""
-    with place.ledger() as ledger:
+    home.until_gone()
+    records_agree(home, complete=complete)
+    in_order(home)
+
+
+def records_agree(home: Home, *, complete: bool = True) -> None:
+    """As `invariants`, where servers of the workspace live on."""
+    with home.ledger() as ledger:
         submitted, asked = every_submission(ledger), every_ask(ledger)
         runs = {run.identity: run for run in ledger.runs({ask.identity for ask in asked})}
-    until(lambda: place.alive() == {}, seconds=15)
     assert [one.submission for one in submitted if one.state == "running"] == []
     assert [run.identity for run in runs.values() if run.state in ("leased", "running")] == []
     for run in runs.values():
-        _files_agree(place.folder / "runs" / run.identity, run=run)
+        _files_agree(home.folder / "runs" / run.identity, run=run)
     if complete:
         assert {run.state for run in runs.values()} <= {"done", "diverged", "pruned"}
-    _whole(place.folder)
-    if (store := place.folder / "mlflow" / "mlflow.db").exists():
-        _mlflow_agrees(store, place=place, submitted=submitted, asked=asked, runs=runs)
-    if (store := place.folder / "prefect" / "prefect.db").exists():
+    _whole(home.folder)
+    if (store := home.folder / "mlflow" / "mlflow.db").exists():
+        _mlflow_agrees(store, home=home, submitted=submitted, asked=asked, runs=runs)
+    if (store := home.folder / "prefect" / "prefect.db").exists():
         _prefect_agrees(store, submitted=submitted)
-    if (store := place.folder / "optuna.db").exists():
+    if (store := home.folder / "optuna.db").exists():
         _optuna_agrees(store, asked=asked, runs=runs, complete=complete)
+
+
+def in_order(home: Home) -> None:
+    """The doctor finds nothing but what a killed process had not finished, removes it, and then finds nothing.
+
+    What may go are runs that no report cites, with what only they need: nothing that was cut off is left beside them.
+    """
+    found = diagnose(home.workspace)
+    assert found.settled == ()
+    assert {finding.kind for finding in found.findings} <= CUT_OFF, found.findings
+    assert {one.problem for one in repair(found, workspace=home.workspace)} <= {None}
+    assert diagnose(home.workspace) == Diagnosis((), ())
+    with home.ledger() as ledger:
+        kinds = {one.kind for one in candidates(ledger, wanted=Wanted(), remover=Remover(home.folder))}
+    assert kinds <= {"run", "search", "corpus"}
 
 
 def came_to(folder: Path) -> dict[str, Any]:
@@ -110,7 +136,7 @@ def query(database: Path, text: str, *values: Any) -> list[tuple[Any, ...]]:
 
 
 def _mlflow_agrees(
-    store: Path, *, place: Place, submitted: list[Submitted], asked: list[Ask], runs: dict[str, LedgerRun]
+    store: Path, *, home: Home, submitted: list[Submitted], asked: list[Ask], runs: dict[str, LedgerRun]
 ) -> None:
     """MLflow shows each submission and each of its runs once, with the ledger's state and reason and the files' values."""
     of_runs = "SELECT experiments.name, run_uuid, status FROM runs JOIN experiments USING (experiment_id)"
@@ -134,7 +160,7 @@ def _mlflow_agrees(
             told = (status[one.study, child], tags[child]["knockout.state"], tags[child]["knockout.reason"] or None)
             assert told == (STATUS[run.state], run.state, run.reason)
             if run.state in FINISHED:
-                _curves_agree(store, run_id=child, folder=place.folder / "runs" / identity)
+                _curves_agree(store, run_id=child, folder=home.folder / "runs" / identity)
 
 
 def _curves_agree(store: Path, *, run_id: str, folder: Path) -> None:
