@@ -11,7 +11,6 @@ from typing import Any
 
 from addresses import enter, pool_of_this
 from bringing import interrupted, workspace_at
-from deciding import decide
 from pooling import MOST_WAITING, PoolHands
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -20,10 +19,8 @@ from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from reconciling import FLOW, state_of
 from study import walk
-from sweeps import scheduled_sweep, sweep
 
 from corpus import CORES, PoolWorkers, TaskWorkers
-from knockout.cli.night import by_hand
 from knockout.errors import InputError, RunError
 from knockout.ledger.lost import is_lost, take_over
 from knockout.ledger.process import this_process
@@ -83,6 +80,10 @@ def nightly(
     project: str | None = None,
 ) -> State[Any]:
     """Run studies with fresh seeds on the pool, and tell what changed; of a schedule one sweep at a time."""
+    from sweeps import scheduled_sweep, sweep  # what only this flow needs costs every study's start otherwise
+
+    from knockout.cli.night import by_hand
+
     if schedule is not None:
         return scheduled_sweep(schedule, workspace=workspace_at(workspace))
     enter(project)
@@ -99,6 +100,8 @@ def reproduce(
     project: str | None = None,
 ) -> State[Any]:
     """Decide the claims of studies by training on the pool, one study after the other; all claims, or the named ones."""
+    from deciding import decide  # as above
+
     enter(project)
     return decide(only or (), size=size, pool=pool or pool_of_this(), workspace=workspace_at(workspace))
 

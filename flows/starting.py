@@ -6,15 +6,16 @@ The invariant: Prefect sees a process as any other: with its id, its group, its 
 from __future__ import annotations
 
 import math
+import signal
 from typing import Any
 
 import anyio
 import anyio.abc
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.runner._control_channel import ControlChannel
-from prefect.runner._process_manager import ProcessHandle, create_isolated_termination_scope
+from prefect.runner._process_manager import ProcessHandle
 from prefect.workers.process import ProcessJobConfiguration
-from warming import Warm
+from warming import Started, Warm
 
 from knockout.errors import RunError
 from knockout.services.warm import Child
@@ -35,6 +36,30 @@ class ForkedProcess:
     def returncode(self) -> int | None:
         """Exit code or minus the signal; that of SIGKILL for one that ended with its parent. None while it runs."""
         return (self.child.code if self.child.code is not None else -9) if self.child.ended.is_set() else None
+
+
+class Group:
+    """How Prefect ends a flow run's process and everything below it."""
+
+    wait_after_graceful_kill = True
+
+    def __init__(self, started: Started) -> None:
+        self.started = started
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether it has yet to end."""
+        return not self.started.child.ended.is_set()
+
+    def graceful_kill(self, pid: int) -> None:
+        """Ask it to end."""
+        self.started.parent.end(self.started.child)
+
+    def hard_kill(self, pid: int) -> None:
+        """Kill it."""
+        self.started.parent.signal(self.started.child, number=signal.SIGKILL)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class NoHooks:
@@ -71,12 +96,13 @@ class WarmStarter:
         }
         plain = {name: value for name, value in environment.items() if value is not None}
         request = {"flow_run": str(flow_run.id), "entrypoint": deployment.entrypoint, "environment": plain}
-        child = await anyio.to_thread.run_sync(self.warm.launch, request, limiter=self.waiting)
+        started = await anyio.to_thread.run_sync(self.warm.launch, request, limiter=self.waiting)
+        child = started.child
         await self._wait(child.begun.wait)
         if child.pid is None:
             raise RunError("the flow runs' parent died before it forked this one")
         process: Any = ForkedProcess(child)  # of which Prefect asks the id and the exit code
-        task_status.started(ProcessHandle(process, create_isolated_termination_scope(child.pid)))
+        task_status.started(ProcessHandle(process, Group(started)))
         await self._wait(child.ended.wait)
 
     async def _wait(self, wait: Any) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,14 @@ GRACE_SECONDS = 35.0
 OF_A_RUN = "PREFECT__"
 """How the names of variables begin by which Prefect tells a flow run who it is."""
 PULL = [{"knockout.project.enter": {}}]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A flow run's process."""
+
+    parent: WarmParent
+    child: Child
 
 
 class Warm:
@@ -46,7 +55,7 @@ class Warm:
         plain = configuration.stream_output and configuration.working_dir is None and not configuration._command_configured
         return plain and deployment is not None and deployment.pull_steps == PULL and self._is_usual(configuration.env)
 
-    def launch(self, request: dict[str, object]) -> Child:
+    def launch(self, request: dict[str, object]) -> Started:
         """Have a flow run's process forked; waits until the parent can.
 
         Raises:
@@ -57,10 +66,10 @@ class Warm:
         parent.wait()
         child = Child(next(self.numbers))
         parent.launch(child, request=request)
-        return child
+        return Started(parent, child)
 
     def close(self) -> None:
-        """End the parents, once their flow runs have ended."""
+        """End the flow runs, and then the parents."""
         for parent in self.parents:
             parent.close(grace_seconds=GRACE_SECONDS)
 

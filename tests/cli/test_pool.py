@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from agreeing import records_agree
@@ -69,6 +70,10 @@ def flow_runs(pool) -> dict[str, tuple[str, str | None]]:
     )
     with closing(sqlite3.connect(f"file:{pool.folder / 'prefect' / 'prefect.db'}?mode=ro", uri=True)) as database:
         return {name: (state, message) for name, state, message in database.execute(query)}
+
+
+def command_line(pid: int) -> str:
+    return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
 def attempts(pool) -> list[int]:
@@ -130,6 +135,7 @@ def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_m
     until(lambda: [run["state"] for run in status(pool, name)["of"]] == ["running", "running"])
     first = next(run for run in pool.runs() if run.state == "running")
     assert first.owner is not None
+    assert "/flows/warm.py" in command_line(first.owner.pid)  # forked, and not an interpreter of its own
     until(lambda: list(pool.folder.glob(f"runs/{first.identity}/checkpoints/*.pt")))
     os.kill(first.owner.pid, signal.SIGKILL)
     until(lambda: any(run.attempts == 2 and run.state == "running" for run in pool.runs() if run.identity == first.identity))

@@ -108,6 +108,9 @@ def test_a_claims_file_is_no_study(told) -> None:
         (["--only", "T6.6-worked", "--kind", "count"], "none of these claims is a count"),
         (["--only", "T3.2-ffn", "--kind", "identity"], "none of these claims is an identity"),
         (["--kind", "counts"], "count"),
+        (["--pool", "gpus"], "--pool has studies trained, which only `--kind train` starts: give both"),
+        (["--kind", "train", "--pool", "no/pool"], "--pool: 'no/pool' is no name of a work pool"),
+        (["--kind", "train", "--pool", "gpus", "--slots", "2"], "the workers of a pool have their own slots"),
     ],
 )
 def test_wrong_input_is_said_without_a_traceback(told, arguments: list[str], said: str) -> None:

@@ -6,7 +6,9 @@ Each is watched from its time to its page, its hook and its state in Prefect; an
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import pytest
 
 from knockout.history.table import read
 from knockout.ledger.workspace import open_workspace
-from knockout.services.processes import free_port
+from knockout.services.processes import free_port, marked
 
 PATIENT = 400.0
 KEEP = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10)); raise SystemExit(7)"
@@ -27,10 +29,12 @@ ASK = """if True:
     import os, sys
     os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"
     from prefect.client.orchestration import get_client
+    from prefect.states import Running
     with get_client(sync_client=True) as client:
         deployment = client.read_deployment_by_name(sys.argv[2])
-        client.create_flow_run_from_deployment(deployment.id, name=sys.argv[3])"""
-"""Asks for a flow run of a deployment, now."""
+        state = Running() if sys.argv[4:] else None
+        client.create_flow_run_from_deployment(deployment.id, name=sys.argv[3], state=state)"""
+"""Asks for a flow run of a deployment, now; with a word more for one that is said to run, and no process makes."""
 
 
 @pytest.fixture
@@ -96,7 +100,8 @@ def test_sweeps_are_made_at_their_time_told_stopped_and_taken_out(served, until)
     check_sweep(served)
 
     address = next(one["url"] for one in json.loads(served.knockout("status", "--json")[1])["services"])
-    subprocess.run([sys.executable, "-c", ASK, address, "nightly/schedule yearly", "one"], check=True, capture_output=True)
+    ask = [sys.executable, "-c", ASK, address, "nightly/schedule yearly"]
+    subprocess.run([*ask, "one"], check=True, capture_output=True)
     until(lambda: [run for run in served.runs() if run.state == "running"], seconds=PATIENT)
     code, said = served.knockout("stop", "yearly")
     assert (code, said.splitlines()[-1]) == (0, "yearly: cancelled: stopped by `knockout stop`"), said
@@ -108,12 +113,16 @@ def test_sweeps_are_made_at_their_time_told_stopped_and_taken_out(served, until)
         "minutely": ("failed", True), "yearly": ("cancelled", False),
     }  # fmt: skip
 
+    subprocess.run([*ask, "lost", "running"], check=True, capture_output=True)
+    for process in marked(f"KNOCKOUT_SERVICE=worker:{served.folder.resolve()}"):
+        os.kill(process.pid, signal.SIGKILL)  # as when the machine goes down
     declare(served, {"schedule": "weekly", "cron": "0 3 * * sun", "studies": ["small"]})
     elsewhere, served.project = served.project, served.folder.parent
     assert listed(served).keys() == {"weekly"}  # the file that `up` saw, from whatever folder
     served.project = elsewhere
     assert served.knockout("up", *served.ports)[0] == 0
     assert asked(served, "SELECT name FROM deployment WHERE name LIKE 'schedule %'") == [("schedule weekly",)]
+    assert asked(served, "SELECT state_name FROM flow_run WHERE name = 'lost'") == [("Crashed",)]
 
 
 def check_sweep(home) -> None:

@@ -52,7 +52,7 @@ ENDLESS = "study: endless\nseeds: 1\n" + BASELINE.replace("tokens: 6400", "token
     "variants:\n", "variants:\n  no-norm: {norm: {kind: none}}\n"
 )
 """As many runs as there are hosts."""
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 6
 FOUND = ("claim", "size", "outcome", "effect", "interval", "p", "num_seeds")
 """Of a verdict what does not say what it cost."""
 KEYS = ("number", "values", "state", "loss", "reason", "last", "extends")
@@ -227,16 +227,16 @@ def test_a_study_over_three_hosts_of_which_one_is_cut_off_and_the_one_that_walks
     assert (seen["submission"], len(seen["of"])) == (name, 24 if whole else 4)
     until(lambda: runs_of(ledger, name)[late.identity].finished, seconds=SECONDS)
     assert walking(hosts, name, ledger=ledger) is last, "another worker goes on with the study"
-    kept, before = runs_of(ledger, name)[late.identity], first.sealed().keys()
+    kept = runs_of(ledger, name)[late.identity]
     first.mend()
     until(lambda: known(ledger, name).state != "running", seconds=SECONDS)
 
     assert (known(ledger, name).state, known(ledger, name).reason) == ("done", None)
     runs = runs_of(ledger, name)
     assert (len(runs), {run.state for run in runs.values()}) == (24 if whole else 4, {"done"})
-    assert {name: run.attempts for name, run in runs.items() if run.attempts > 1} == {late.identity: 2, lost.identity: 2}
+    again = {identity: run.attempts - 1 for identity, run in runs.items() if run.attempts > 1}
+    assert again == Counter([late.identity, lost.identity]), "nothing but what was lost is trained again"
     assert runs[late.identity] == kept, "what the host that was cut off had to say of it came too late"
-    assert not whole or first.sealed().keys() - before, "it went on with other runs"
     said_by(user, "status", name)  # a command tells MLflow what the hosts had no time for
     shown, twice = mirrored(hosts.shared[DATABASE], "spread", tag=IDENTITY)
     wanted = Counter((identity, "FINISHED") for identity in runs)
@@ -288,7 +288,10 @@ def searched(facts: dict[str, Any]) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def trials(address: str) -> Counter[str]:
-    with Database(address).connection() as connection:
+    database = Database(address)
+    if not database.has("trials", schema="optuna"):
+        return Counter()
+    with database.connection() as connection:
         return Counter(state for (state,) in connection.execute("SELECT state::text FROM optuna.trials"))
 
 

@@ -52,10 +52,10 @@ def outcomes(home, study: str) -> dict[str, str]:
     return {verdict["claim"]: verdict["outcome"] for verdict in home.facts(study)["verdicts"]}
 
 
-def searched(home, *arguments: str) -> dict[str, list[tuple]]:
+def searched(home) -> dict[str, list[tuple]]:
     """What the search of each variant came to, apart from its cost."""
     keys = ("number", "values", "state", "loss", "reason", "last", "extends")
-    tuned = home.facts("tuned", *arguments)["study"]["tuned"]
+    tuned = home.facts("tuned")["study"]["tuned"]
     return {one["variant"]: [tuple(trial[key] for key in keys) for trial in one["trials"]] for one in tuned}
 
 
@@ -112,13 +112,13 @@ def test_a_second_command_searches_and_trains_nothing(studies, shared_home):
 
 
 def test_a_search_killed_in_the_middle_comes_to_the_same_end(studies, shared_home, home, until):
-    process = home.begin("tuned", "--seeds", "1")
+    process = home.begin("tuned")
     until(lambda: home.folder.joinpath("ledger.db").exists() and any(run.state == "done" for run in home.runs()))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    code, said = home.run("tuned", "--seeds", "1")
+    code, said = home.run("tuned")
     assert code == 0, said
-    assert searched(home, "--seeds", "1") == searched(shared_home)
+    assert searched(home) == searched(shared_home)
 
 
 def test_a_search_over_what_is_no_setting_is_refused_at_its_line(studies, shared_home):

@@ -146,14 +146,14 @@ def test_a_store_of_mlflow_that_is_locked_and_then_gone_costs_no_run_and_is_told
         mirrored.finish(process)
         connection.execute("ROLLBACK")
     assert "RUNNING" not in {status for (status,) in query(store, "SELECT status FROM runs")}
-    code, said = mirrored.here("status", "--json")
+    code, said = mirrored.knockout("status", "--json")
     assert code == 0, said
     assert json.loads(said)
     invariants(mirrored, complete=False)
     shutil.rmtree(mirrored.folder / "mlflow")
     code, said = mirrored.knockout("run", "sibling", "--no-prefect", *SHORT)
     assert code == 0, said
-    code, said = mirrored.here("doctor", "--repair")
+    code, said = mirrored.knockout("doctor", "--repair")
     assert code == 0, said
     invariants(mirrored, complete=False)
 

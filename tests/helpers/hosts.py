@@ -163,10 +163,6 @@ class Host:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
-    def sealed(self) -> dict[str, Path]:
-        """The results that lie on its disk, by the run's identity."""
-        return {path.parent.name: path for path in self.folder.glob("workspace/runs/*/result.json")}
-
     def has(self, pid: int) -> bool:
         """Whether a process is one of the host's."""
         return self._is_of_it(Path("/proc", str(pid)))

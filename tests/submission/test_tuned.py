@@ -27,8 +27,8 @@ def tuned(*points: TriedPoint) -> Tuned:
 
 
 def test_what_is_saved_lies_after_the_steps_at_which_trials_were_pruned():
-    """4,000 tokens in full; the pruned trial was trained on 400 by an earlier search and pruned at 300, which spares 700; the
-    diverged one lacks 900 and spares nothing."""
+    """4,000 tokens in full; the pruned trial was trained on 400 by an earlier search and is pruned at 300, which spares 700;
+    the diverged one lacks 900 and spares nothing."""
     found = tuned(
         point(0, "done", tokens=1_000, loss=3.0),
         point(1, "pruned", tokens=400, spared=700),

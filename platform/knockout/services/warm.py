@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -56,6 +57,8 @@ class Child:
     pid: int | None = None
     code: int | None = None
     """Exit code, or minus the signal that ended it; None while it runs."""
+    told: bool = False
+    """Whether it was asked to end."""
     begun: threading.Event = field(default_factory=threading.Event)
     """Set when its process id is known, or there will be none."""
     ended: threading.Event = field(default_factory=threading.Event)
@@ -98,8 +101,14 @@ class WarmParent:
         if self.dead:
             _bury(child)
 
+    def end(self, child: Child) -> None:
+        """Ask a child to end; a second time would cut its ending short."""
+        if not child.told:
+            child.told = True
+            self.signal(child, number=signal.SIGTERM)
+
     def signal(self, child: Child, *, number: int) -> None:
-        """Signal a child of its own; one of an earlier parent has ended with that."""
+        """Signal the group of a child of its own; one of an earlier parent has ended with that."""
         if child.number in self.children:
             self._send({"id": child.number, "signal": int(number)})
 
@@ -108,10 +117,9 @@ class WarmParent:
         return all(child.ended.is_set() for child in list(self.children.values()))
 
     def close(self, *, grace_seconds: float = 0.0) -> None:
-        """End it once its children have ended, and after a grace with every child that still lives."""
-        deadline = time.monotonic() + grace_seconds
-        for child in list(self.children.values()):
-            child.ended.wait(max(0.0, deadline - time.monotonic()))
+        """End it, and with it every child that still lives; before that they may have a grace, in which they are to end."""
+        if grace_seconds:
+            self._end_all(grace_seconds)
         assert self.process.stdin is not None
         if not self.ready.is_set():
             self.process.kill()  # it still imports, and nothing has been forked
@@ -123,6 +131,13 @@ class WarmParent:
             self.process.kill()
             self.process.wait()
         self.reader.join(5)
+
+    def _end_all(self, grace_seconds: float) -> None:
+        deadline, living = time.monotonic() + grace_seconds, list(self.children.values())
+        for child in living:
+            self.end(child)
+        for child in living:
+            child.ended.wait(max(0.0, deadline - time.monotonic()))
 
     def _last_word(self) -> str:
         said = self.log.read_bytes() if self.log is not None and self.log.exists() else b""
