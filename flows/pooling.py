@@ -205,7 +205,7 @@ class PoolHands:
     def _settle(self, one: Waiting, *, run: LedgerRun, flow_run: FlowRun | None) -> None:
         """Go on from how a run stands in the ledger, and its flow run in Prefect, where that was asked."""
         claimed = run.attempts > one.claims
-        if run.state in HELD or claimed:
+        if run.state in HELD or claimed or run.finished:
             self._begin(one)
         if run.finished:
             one.end(Execution(run, reused=not claimed))

@@ -10,8 +10,8 @@ import pytest
 from agreeing import invariants
 from commands import Home, kill, until
 
-STUBBORN = ("--set", "tokens=64000000")
-"""A run without end."""
+STUBBORN = ("--set", "tokens=64000000", "--set", "evaluations=10000")
+"""A run without end, which has a checkpoint soon: each 100 steps."""
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import pytest
 from agreeing import invariants
 from commands import ALONE, MAIN, Home, kill, until
 
-STUBBORN = ("--set", "tokens=64000000")
-"""A run without end."""
+STUBBORN = ("--set", "tokens=64000000", "--set", "evaluations=10000")
+"""A run without end, which has a checkpoint soon: each 100 steps."""
 STOPPING = "knockout: stopping; press Ctrl-C again to leave at once"
 STOPPED = "knockout: stopped; the same command goes on from here"
 LEFT = "knockout: left at once; the next command sets right what was cut off, and the same one goes on from here"

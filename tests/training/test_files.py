@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, save_checkpoint
+from knockout.training.checkpoints import newest_checkpoint, save_checkpoint
 from knockout.training.metrics import MetricLog, read_metrics, seal_metrics, segments
 from knockout.training.progress import PROGRESS, encode_progress, read_progress
+from knockout.training.result import remove_checkpoints
 from knockout.training.spec import METRICS
 
 PROGRAM = """

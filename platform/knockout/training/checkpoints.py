@@ -50,12 +50,6 @@ def _load(path: Path) -> dict[str, Any]:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Drop all checkpoints of a sealed run."""
-    for path in _checkpoints(folder):
-        path.unlink()
-
-
 def to_bytes(state: dict[str, Any]) -> bytes:
     """A state in torch's file format, in memory."""
     buffer = io.BytesIO()

@@ -21,7 +21,7 @@ from knockout.ledger.speeds import Speed, remember, shape
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import read_progress
-from knockout.training.result import discard, read_result
+from knockout.training.result import discard, read_result, remove_checkpoints
 from knockout.training.sharing import SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
 from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
 from knockout.training.stop import Stop
@@ -236,8 +236,10 @@ def _train(work: _Work, *, lease: Lease) -> _End:
 
 
 def _sealed(folder: Path) -> _End | None:
-    """What a run has come to where its result is sealed."""
+    """What a run has come to where its result is sealed; its process may have died before it had tidied up."""
     result = read_result(folder)
+    if result is not None and result["outcome"] == "done":
+        remove_checkpoints(folder)
     return _End(result["outcome"], result["reason"], result) if result is not None else None
 
 

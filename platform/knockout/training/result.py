@@ -45,6 +45,12 @@ def discard(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def remove_checkpoints(folder: Path) -> None:
+    """Take away the checkpoints of a run that is done: it goes on from none."""
+    for path in sorted((folder / CHECKPOINTS).glob("[0-9]*.pt")):
+        path.unlink(missing_ok=True)
+
+
 def tidy(folder: Path) -> None:
     """Take away what killed processes of a run were writing. Only whoever has the folder alone may do so."""
     for pattern in (f"{CHECKPOINTS}/.*", f"{SEGMENTS}/.*", *(f".{name}.*" for name in (METRICS, WEIGHTS, RESULT))):

@@ -22,7 +22,7 @@ from knockout.errors import RunError
 from knockout.ledger.workspace import write_atomically
 from knockout.model import build
 from knockout.model.kernels import kernels
-from knockout.training.checkpoints import newest_checkpoint, remove_checkpoints, to_bytes
+from knockout.training.checkpoints import newest_checkpoint, to_bytes
 from knockout.training.data import StepBatches, border
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.memory import watch_memory
@@ -30,7 +30,7 @@ from knockout.training.metrics import MetricLog, Metrics, Unrecorded, seal_metri
 from knockout.training.module import Diverged, LanguageModule
 from knockout.training.ranks import ALONE, Ranks
 from knockout.training.recorder import Recorder, Stopped
-from knockout.training.result import final_metrics, write_result
+from knockout.training.result import final_metrics, remove_checkpoints, write_result
 from knockout.training.spec import EXIT_STOPPED, METRICS, WEIGHTS, RunSpec, Runtime, read_spec
 from knockout.training.timing import Stopwatch, Timing, clock
 from knockout.training.trainer import make_trainer, quiet_lightning

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from knockout.ledger.inventory import enter_result, left_by_the_dead
 from knockout.ledger.store import Ledger
-from knockout.training.result import read_result
+from knockout.training.result import read_result, remove_checkpoints
 
 
 def reconcile(ledger: Ledger) -> list[str]:
@@ -18,6 +18,10 @@ def reconcile(ledger: Ledger) -> list[str]:
     """
     dead = ledger.reconcile()
     for identity in left_by_the_dead(ledger):
-        if (result := read_result(ledger.workspace.run(identity))) is not None:
-            enter_result(ledger, identity, result=result)
+        folder = ledger.workspace.run(identity)
+        result = read_result(folder)
+        if result is None or not enter_result(ledger, identity, result=result):
+            continue
+        if result["outcome"] == "done":
+            remove_checkpoints(folder)  # it may have died before it had tidied up
     return dead
