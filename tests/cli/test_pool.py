@@ -26,7 +26,7 @@ REPEAT = """if True:
     from prefect.client.orchestration import get_client
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs():
-            if "submission" not in run.parameters:
+            if run.deployment_id is None or "submission" not in run.parameters:  # none: it was walked here
                 continue
             client.create_flow_run_from_deployment(run.deployment_id, name=f"{run.name} again", parameters=run.parameters)"""
 """Asks for every flow run of a submission once more, as a retry would."""
