@@ -133,10 +133,9 @@ def test_everything_ends_when_the_pipe_is_closed(tmp_path: Path, stubborn: list[
 
 
 def test_what_a_command_left_behind_ends_with_it(tmp_path: Path, stubborn: list[str]) -> None:
-    script = '"$@" & while [ ! -e "$0" ]; do sleep 0.01; done; exit 7'
-    ready = str(tmp_path / "orphan")
+    script = '"$@" & cd "$0"; until [ -e child ] && [ -e grandchild ] && [ -e orphan ]; do sleep 0.01; done; exit 7'
     with subprocess.Popen(
-        [*GUARD, "--grace", "0.2", "--", "sh", "-c", script, ready, *stubborn], stdin=subprocess.PIPE
+        [*GUARD, "--grace", "0.2", "--", "sh", "-c", script, str(tmp_path), *stubborn], stdin=subprocess.PIPE
     ) as guard:
         pids = family(tmp_path)
         assert guard.wait(10) == 7
