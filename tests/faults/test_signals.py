@@ -196,3 +196,21 @@ def test_ctrl_c_at_a_terminal_stops_and_pressed_again_leaves_a_usable_one(home: 
     assert code == 0, said
     assert [(one.state, one.reason) for one in home.submissions()] == [("cancelled", USER)] * 2
     invariants(home, complete=False)
+
+
+def test_a_terminal_that_is_closed_ends_a_study_as_a_signal_does(home: Home, tmp_path: Path):
+    """Its bars can no longer be drawn, which is no failure of the study."""
+    errors = tmp_path / "errors.txt"
+    pid, handle = pty.fork()
+    if pid == 0:
+        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT, 0o600), 2)
+        os.chdir(home.project)
+        command = [sys.executable, "-c", MAIN, "run", "resumed", *ALONE, *STUBBORN]
+        os.execve(sys.executable, command, {**home.variables, "TERM": "xterm"})
+    until(lambda: len(home.trainings()) == 2, every=0.1)
+    os.read(handle, 65536)
+    os.close(handle)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    home.until_gone(seconds=15)
+    assert "Traceback" not in errors.read_text()
+    assert [(one.state, one.reason) for one in home.submissions()] == [("cancelled", USER)]

@@ -23,7 +23,7 @@ from knockout.cli import (
     sweeping,
     upkeep,
 )
-from knockout.cli.signals import INTERRUPTED, STOPPED
+from knockout.cli.signals import INTERRUPTED, STOPPED, forget_terminal, terminal_is_gone
 from knockout.errors import InputError, KnockoutError, Stopped
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -89,6 +89,9 @@ def run() -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
+        if error.errno == errno.EIO and terminal_is_gone():
+            forget_terminal()
+            sys.exit(INTERRUPTED)
         if error.errno not in NO_ROOM:
             raise
         print(f"{error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from knockout.cli.signals import INTERRUPTED, SAME_SECONDS, STOPPING, heeded, imports, leave_at_once
+from knockout.cli.signals import INTERRUPTED, SAME_SECONDS, STOPPING, forget_terminal, heeded, imports, leave_at_once
 from knockout.cli.signals import say as say_directly
 
 LEFT = "knockout: left at once; the next command sets right what was cut off, and the same one goes on from here"
@@ -66,6 +66,8 @@ class stopping:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.first is None:
             self.first = number
+        if number == signal.SIGHUP:
+            forget_terminal()
         if not self.raised and not imports(frame):
             self.raised = True
             raise KeyboardInterrupt
@@ -76,6 +78,8 @@ class stopping:
         for number in self._numbers():
             if not began:
                 began, self.first = time.monotonic(), number
+                if number == signal.SIGHUP:
+                    forget_terminal()
                 threading.Thread(target=self._tell, args=(number,), daemon=True).start()
                 self.noting = threading.Thread(target=self.called or _nothing, daemon=True)
                 self.noting.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import stat
 import sys
 import time
 from types import FrameType
@@ -65,7 +66,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end(*_: object) -> None:
+def _end(number: int, *_: object) -> None:
+    if number == signal.SIGHUP:
+        forget_terminal()
     _end_at_once(INTERRUPTED, said=STOPPED)
 
 
@@ -74,6 +77,27 @@ def _end_at_once(code: int, *, said: str = "") -> None:
         sys.stdout.flush()
     finally:  # also where it was just being written to, or is closed
         leave_at_once(code, said=said)
+
+
+def terminal_is_gone() -> bool:
+    """Whether output went to a terminal that is closed: what is written to it fails."""
+    return bool(_hung_up())
+
+
+def forget_terminal() -> None:
+    """What is written to a closed terminal from here on goes nowhere, and fails no longer."""
+    for number in _hung_up():
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, number)
+        os.close(nothing)
+
+
+def _hung_up() -> list[int]:
+    """Standard output and error, where they are devices that are terminals no longer."""
+    nothing = os.stat(os.devnull).st_rdev
+    kinds = {number: os.fstat(number) for number in (1, 2)}
+    devices = [number for number, kind in kinds.items() if stat.S_ISCHR(kind.st_mode) and kind.st_rdev != nothing]
+    return [number for number in devices if not os.isatty(number)]
 
 
 def leave_at_once(code: int, *, said: str) -> None:
