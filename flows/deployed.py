@@ -18,6 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from reconciling import FLOW, state_of
+from run_log import StudyLog
 from study import walk
 
 from corpus import CORES, PoolWorkers, TaskWorkers
@@ -41,13 +42,17 @@ def study(submission: str, workspace: str | None = None) -> State[Any]:
     place = workspace_at(workspace)
     if (ended := _ended_before(submission, workspace=place)) is not None:
         return ended
-    road = _road(read_request(submission, workspace=place), workspace=place)
+    log = StudyLog()
+    road = _road(read_request(submission, workspace=place), workspace=place, listener=log)
     try:
         with road:
             concluding = walk(road)
     except (RunError, KeyboardInterrupt, TerminationSignal) as error:
         state, reason = road.ending(error)
+        if not road.is_left:
+            log.note(f"{state}: {reason}")
         return state_of(state, reason=reason)
+    log.ended(concluding)
     return state_of(concluding.state, reason=concluding.reason)
 
 
@@ -106,7 +111,7 @@ def reproduce(
     return decide(only or (), size=size, pool=pool or pool_of_this(), workspace=workspace_at(workspace))
 
 
-def _road(request: Request, *, workspace: Workspace) -> Road:
+def _road(request: Request, *, workspace: Workspace, listener: Listener) -> Road:
     """The road of a submission, with the pool's hands; one whose declaration is wrong by now waits no longer."""
     try:
         enter(str(request.place(workspace)))
@@ -115,7 +120,7 @@ def _road(request: Request, *, workspace: Workspace) -> Road:
             loaded,
             workspace=workspace,
             options=request.options,
-            listener=Listener(),
+            listener=listener,
             stop=Stop(),
             submission=request.submission,
             hands=partial(PoolHands, pool=request.pool),

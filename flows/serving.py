@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from prefect.utilities.processutils import setup_signal_handlers_worker
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
 from knockout.ledger.process import host_name
 from knockout.services.catalog import STUDIES, TRAINING
@@ -26,16 +27,43 @@ if TYPE_CHECKING:
     from warming import Warm
     from working import PatientWorker
 
+LET_GO_SECONDS = 10.0
+"""So long Prefect's workers may take to let go of their connections and flow runs."""
+LAST_WORDS_SECONDS = 2.0
+"""So long events and log lines may take to reach a server that may be gone."""
+
 
 async def serve(*, pool: str, slots: int, warm: Warm) -> None:
-    """Work until the process is signalled."""
+    """Work until the process is signalled.
+
+    Prefect's workers are tasks that are cancelled once. A scope of anyio cancels every step of their end as well, and one
+    that waits for its connection then leaves an exception that is its own context, which `contextlib` walks for ever.
+    """
     studies = _worker(pool, queue=STUDIES, slots=None, warm=warm)
     training = _worker(pool, queue=TRAINING, slots=slots, warm=warm)
-    async with anyio.create_task_group() as group:
-        group.start_soon(partial(training.start, with_healthcheck=True, printer=_silent))
-        group.start_soon(partial(studies.start, printer=_silent))
-        group.start_soon(training.follow)
-        group.start_soon(partial(_tend, pool))
+    work = [
+        training.start(with_healthcheck=True, printer=_silent),
+        studies.start(printer=_silent),
+        training.follow(),
+        _tend(pool),
+        _signalled(),
+    ]
+    tasks = [asyncio.create_task(one) for one in work]
+    ended, going_on = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in going_on:
+        task.cancel()
+    await asyncio.wait(going_on, timeout=LET_GO_SECONDS)
+    for task in ended:
+        task.result()
+
+
+async def _signalled() -> None:
+    """Wait for the first signal; the second one ends the process."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            break
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 async def _tend(pool: str) -> None:
@@ -44,7 +72,8 @@ async def _tend(pool: str) -> None:
 
     while True:
         await anyio.sleep(TEND_SECONDS)
-        await anyio.to_thread.run_sync(partial(tend, pool=pool))
+        # A server that hangs is not waited for at the end; what the ledger is told, it is told whole.
+        await anyio.to_thread.run_sync(partial(tend, pool=pool), abandon_on_cancel=True)
 
 
 def _worker(pool: str, *, queue: str, slots: int | None, warm: Warm) -> PatientWorker:
@@ -74,11 +103,19 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))  # as Prefect does for the flows that it loads
     from warming import Warm
 
-    setup_signal_handlers_worker(os.getpid(), "the worker", _silent)
     warm = Warm()
-    with contextlib.suppress(KeyboardInterrupt):  # how it is ended
-        asyncio.run(serve(pool=given.pool, slots=given.slots or usable_slots(), warm=warm))
+    asyncio.Runner().run(serve(pool=given.pool, slots=given.slots or usable_slots(), warm=warm))  # `_leave` closes it
     warm.close()
+    _leave()
+
+
+def _leave() -> None:
+    """End; what Prefect has not been told by now it is not told, where its own end waits for each line as for a server."""
+    for service in (EventsWorker, APILogWorker):
+        service.drain_all(timeout=LAST_WORDS_SECONDS)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 from reconciling import state_of
+from run_log import run_log
 from scheduling import last_due
 
 from knockout.cli.ending import stopping
@@ -51,7 +52,13 @@ def sweep(order: Order, *, workspace: Workspace) -> State[Any]:
     except (KeyboardInterrupt, TerminationSignal):
         ending = interrupted()
         return state_of(ending.state, reason=ending.reason)
+    lines = run_log()
+    for change in night.sweep.changes:
+        lines.info("%s: %s: %s", change.kind, change.study, change.sentence)
+    for missed in night.sweep.missed:
+        lines.info("without verdicts: %s", missed)
     said = f"{night.sweep.outcome}: {night.page}"
+    lines.info("%s", said)
     return Failed(message=said) if night.sweep.failed else Completed(message=said)
 
 

@@ -7,6 +7,7 @@ often as a run may be.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from addresses import full_name, workspace_address
 from httpx import HTTPError
@@ -14,16 +15,16 @@ from lost_requests import ask_for_unbegun
 from lost_sweeps import close_lost
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
 from reconciling import reconcile
 
 from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.lost import lost_submissions
 from knockout.ledger.process import tells_leaving
-from knockout.ledger.stops import wanted_stop
 from knockout.ledger.store import Ledger, Submission
 from knockout.ledger.workspace import Workspace, open_workspace
-from knockout.submission.requests import has_request, read_request
+from knockout.submission.requests import pool_of_lost
 
 TEND_SECONDS = 15.0
 WALKS = 3
@@ -41,7 +42,7 @@ def tend(*, pool: str) -> None:
         ledger = Ledger(workspace)
         try:
             ledger.reconcile()
-            lost = [one for one in lost_submissions(ledger) if _is_wanted(one, ledger=ledger, pool=pool)]
+            lost = [one for one in lost_submissions(ledger) if pool_of_lost(one, ledger=ledger) == pool]
             reconcile(ledger)
             close_lost(ledger)
             ask_for_unbegun(ledger, pool=pool)
@@ -55,20 +56,27 @@ def tend(*, pool: str) -> None:
         log.warning("%s: %s; looked at again in %g s", type(error).__name__, error, TEND_SECONDS)
 
 
-def _is_wanted(one: Submission, *, ledger: Ledger, pool: str) -> bool:
-    """Whether a submission was handed to this pool, and nobody stopped it; one whose time is over has yet to conclude."""
-    wanted = wanted_stop(ledger, submission=one.submission)
-    if (wanted is not None and wanted.state != "timed-out") or not has_request(one.submission, workspace=ledger.workspace):
-        return False
-    return read_request(one.submission, workspace=ledger.workspace).pool == pool
+def given_up(submissions: Collection[str]) -> frozenset[str]:
+    """Those of some lost submissions that were walked as often as they may be: nobody goes on with them.
+
+    Raises:
+        ServiceError: Prefect's server does not answer.
+    """
+    try:
+        with get_client(sync_client=True) as client:
+            return frozenset(name for name in submissions if len(_walks(client, name)) >= WALKS)
+    except (HTTPError, PrefectException) as error:
+        raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
+
+
+def _walks(client: SyncPrefectClient, submission: str) -> list[FlowRun]:
+    """The flow runs of a submission that count."""
+    found = client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[submission])))
+    return [run for run in found if not (run.state and tells_leaving(run.state.message))]
 
 
 def _ask_again(client: SyncPrefectClient, one: Submission, *, pool: str, workspace: Workspace) -> None:
-    named = FlowRunFilter(name=FlowRunFilterName(any_=[one.submission]))
-    walks = [
-        run for run in client.read_flow_runs(flow_run_filter=named) if not (run.state and tells_leaving(run.state.message))
-    ]
-    if len(walks) >= WALKS:
+    if len(_walks(client, one.submission)) >= WALKS:
         return
     deployment = client.read_deployment_by_name(full_name("study", pool=pool))
     client.create_flow_run_from_deployment(

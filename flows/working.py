@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,9 +20,13 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.runner._flow_run_executor import FlowRunExecutor, FlowRunExecutorContext
 from prefect.runner._process_manager import ProcessHandle
+from prefect.workers.base import _is_within_polling_window
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 from starting import NoHooks, WarmStarter
 from warming import Warm
+
+TELL_SECONDS = 60.0
+"""That it asks for no work is logged so often, however often its health is asked for."""
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,7 @@ class PatientWorker(ProcessWorker):
         self.warm = warm
         self.executions = FlowRunExecutorContext()
         self.freed = anyio.Event()
+        self.told = -TELL_SECONDS
 
     @classmethod
     def __dispatch_key__(cls) -> str:
@@ -82,6 +88,15 @@ class PatientWorker(ProcessWorker):
         except (TransportError, HTTPStatusError) as error:
             self._wait_or_raise(error)
             return []
+
+    def is_worker_still_polling(self, query_interval_seconds: float) -> bool:
+        """Whether it has asked for work lately; Prefect's own logs each time that it has not."""
+        if _is_within_polling_window(self._last_polled_time, query_interval_seconds):
+            return True
+        if (now := time.monotonic()) - self.told < TELL_SECONDS:
+            return False
+        self.told = now
+        return super().is_worker_still_polling(query_interval_seconds)
 
     async def sync_with_backend(self) -> None:
         """Say that the worker is there, when the server can hear it."""

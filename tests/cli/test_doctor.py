@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import pyarrow.parquet as pq
 import pytest
 
 from knockout.ledger.process import Owner, this_process
@@ -25,6 +26,7 @@ from knockout.services.catalog import SERVERS
 from knockout.services.processes import identify
 from knockout.tracking.removal import Remover
 from knockout.upkeep.doctor import Diagnosis, diagnose, repair
+from knockout.upkeep.finding import Finding
 
 TEMPORARY = ".metrics.parquet.abcd1234"
 
@@ -129,6 +131,10 @@ def forgotten_search(place: Workspace) -> None:
     study.add_trial(trial)
 
 
+def damaged_searches(place: Workspace) -> None:
+    (place.folder / "optuna.db").write_text("garbage-garbage\n")
+
+
 def shown_as_running(place: Workspace) -> None:
     database = place.folder / "mlflow" / "mlflow.db"
     rows(database, "UPDATE runs SET status = 'RUNNING' WHERE name LIKE 'baseline%' AND experiment_id = 1")
@@ -137,6 +143,15 @@ def shown_as_running(place: Workspace) -> None:
 def wrong_final(place: Workspace) -> None:
     for table in ("latest_metrics", "metrics"):
         rows(place.folder / "mlflow" / "mlflow.db", f"DELETE FROM {table} WHERE key = 'final/val_loss'")
+
+
+def another_attempts_values(place: Workspace) -> None:
+    """What a run leaves that is trained again: its losses are the same, and what it cost is not."""
+    run = "(SELECT run_uuid FROM runs WHERE name LIKE 'no-residual%')"
+    cost = "(key LIKE '%tokens_per_second' OR key LIKE '%peak_memory_bytes')"
+    for table in ("latest_metrics", "metrics"):
+        change = f"UPDATE {table} SET value = value + 1, timestamp = timestamp - 9000 WHERE run_uuid = {run} AND {cost}"
+        rows(place.folder / "mlflow" / "mlflow.db", change)
 
 
 def unlisted_in_mlflow(place: Workspace) -> None:
@@ -166,12 +181,14 @@ DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "a changed shard": (lambda p: flip(next(corpus_folder(p).glob("train*"))), "damaged corpus", "corpora/tiny-*"),
     "a corpus that was cut off": (lambda p: (p.corpora / ".x.partial").mkdir(), "half-written", "corpora/.x.partial"),
     "a search of no cell": (forgotten_search, "orphan search", "abc"),
+    "a searches' database that is none": (damaged_searches, "damaged searches", "optuna.db"),
     "a report of no submission": (forgotten_report, "orphan report", "reports/gone/report.html"),
     "a dead server": (dead_server, "server record", "services/prefect.json"),
     "a server of the original": (server_of_the_original, "server record", "services/prefect.json"),
     "a missing MLflow database": (unlink("mlflow", "mlflow.db"), "MLflow", "mlflow/mlflow.db"),
     "a run that MLflow believes to go on": (shown_as_running, "MLflow", "mlflow/mlflow.db"),
     "a final value that MLflow lacks": (wrong_final, "MLflow", "mlflow/mlflow.db"),
+    "values of another attempt": (another_attempts_values, "MLflow", "mlflow/mlflow.db"),
     "runs that MLflow lacks": (unlisted_in_mlflow, "MLflow", "mlflow/mlflow.db"),
 }  # fmt: skip
 
@@ -270,6 +287,32 @@ def test_mlflows_database_is_built_again_as_it_was(place: Workspace, harm: str):
     assert diagnose(place) == Diagnosis((), ())
 
 
+def test_a_damaged_searches_database_hides_nothing_and_goes_with_what_sqlite_keeps_beside_it(place: Workspace):
+    orphan(place)
+    forgotten_report(place)
+    damaged_searches(place)
+    (place.folder / "optuna.db-wal").write_bytes(b"of the damaged one")
+    assert [finding.kind for finding in diagnose(place).findings] == ["orphan", "damaged searches", "orphan report"]
+    assert set_right(place) == {None}
+    assert list(place.folder.glob("optuna*")) == []
+    assert (place.folder / "lost+found" / "optuna.db").read_text() == "garbage-garbage\n"
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_databases_that_another_process_holds_are_told_and_stay(place: Workspace, monkeypatch: pytest.MonkeyPatch):
+    for module in ("services.sqlite", "tracking.inspection"):
+        monkeypatch.setattr(f"knockout.{module}.BUSY_TIMEOUT_SECONDS", 0.05)
+    forgotten_search(place)
+    mlflow = closing(sqlite3.connect(place.folder / "mlflow" / "mlflow.db"))
+    with closing(sqlite3.connect(place.folder / "optuna.db")) as searches, mlflow as shown:
+        searches.execute("BEGIN EXCLUSIVE")
+        shown.execute("PRAGMA locking_mode = EXCLUSIVE")
+        shown.execute("BEGIN EXCLUSIVE")
+        found = diagnose(place).findings
+    assert [(one.kind, one.repair) for one in found] == [("searches", None), ("MLflow", None)]
+    assert all(one.what.endswith("database is locked") for one in found), found
+
+
 def test_the_command_finds_repairs_and_says_so(place: Workspace, finished):
     orphan(place)
     home = ["--workspace", str(place.folder)]
@@ -355,7 +398,61 @@ def test_a_value_that_was_altered_in_a_result_is_found_and_the_ledgers_is_writte
 def test_what_mlflow_lacks_is_counted_by_runs_and_submissions(place: Workspace):
     rows(place.folder / "mlflow" / "mlflow.db", "UPDATE runs SET status = 'RUNNING'")
     (finding,) = diagnose(place).findings
-    assert finding.what == "it does not show 4 runs and 2 submissions of the ledger as they are"
+    assert finding.what == "it does not show 3 runs and 2 submissions of the ledger as they are"
+
+
+def points(place: Workspace, identity: str) -> dict[str, list[tuple]]:
+    """Every (metric, step, value) of a run: as MLflow shows them, and as its own files have them."""
+    table = pq.read_table(place.run(identity) / "metrics.parquet").to_pylist()
+    final = json.loads((place.run(identity) / "result.json").read_bytes())["metrics"]
+    of_run = "JOIN tags USING (run_uuid) WHERE tags.key = 'knockout.identity' AND tags.value = ?"
+    query = f"SELECT m.key, m.step, m.value FROM metrics m {of_run} AND m.key NOT LIKE 'parameters/%'"
+    return {
+        "shown": sorted(rows(place.folder / "mlflow" / "mlflow.db", query, identity)),
+        "sealed": sorted(
+            [(row["metric"], row["step"], row["value"]) for row in table]
+            + [(f"final/{name}", 0, value) for name, value in final.items()]
+        ),
+    }
+
+
+def test_a_run_that_is_trained_again_is_shown_as_it_came_out_the_second_time(place: Workspace, finished):
+    query = "SELECT identity FROM asks WHERE variant = 'no-residual'"
+    ((identity,),) = rows(place.ledger, query)
+    before = points(place, identity)
+    assert before["shown"] == before["sealed"]
+    shutil.rmtree(place.run(identity))
+    code, said = finished.knockout("run", "small", "--no-prefect", "--workspace", str(place.folder))
+    assert code == 0, said
+    assert rows(place.ledger, "SELECT attempts FROM runs WHERE identity = ?", identity) == [(2,)]
+    after = points(place, identity)
+    assert after["sealed"] != before["sealed"], "what training costs is never the same twice"
+    assert after["shown"] == after["sealed"]
+    assert diagnose(place) == Diagnosis((), ())
+
+    assert len(rows(place.ledger, query)) == 2, "two submissions of the study ask for it"
+    another_attempts_values(place)
+    (finding,) = diagnose(place).findings
+    assert finding.what == "it does not show 1 run of the ledger as they are"
+    assert set_right(place) == {None}
+    assert points(place, identity) == after
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_what_is_still_found_after_its_repair_is_not_called_repaired(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch, tell: Callable[..., tuple[int, str, str]]
+):
+    tried: list[str] = []
+    stays = Finding("server record", "services/x.json", "it names no server", "removes it", lambda: tried.append("x"))
+    monkeypatch.setattr("knockout.upkeep.content.servers", lambda workspace: iter([stays]))
+    orphan(place)
+    became = {one.finding.kind: one.problem for one in repair(diagnose(place), workspace=place)}
+    assert became == {"orphan": None, "server record": "a second look after it was set right finds it unchanged"}
+    assert len(tried) == 2
+    code, said, _ = tell("doctor", "--repair", "--workspace", str(place.folder))
+    assert code == 1
+    assert "it names no server; not repaired: a second look after it was set right finds it unchanged" in said
+    assert "1 found, 0 repaired, 1 not" in said
 
 
 def test_a_look_at_a_copy_says_that_its_ledger_was_changed(finished, tmp_path: Path):

@@ -20,7 +20,7 @@ from knockout.training.result import read_result
 from knockout.training.trained import load_network
 from knockout.upkeep.doctor import Diagnosis, diagnose, repair
 from knockout.upkeep.measures import num_bytes, seconds, shown_age, shown_bytes
-from knockout.upkeep.sweeping import Candidate, Wanted, candidates, sweep
+from knockout.upkeep.sweeping import Candidate, Wanted, candidates, spared, sweep
 
 DAY = 86_400.0
 
@@ -118,16 +118,75 @@ def test_a_run_in_work_or_asked_for_by_a_running_study_stays(place: Workspace, u
     ledger = Ledger(place)
     ledger.reopen(uncited, reason="x")
     ledger.claim(uncited, owner=this_process())
-    assert names(choose(place)) == []
+    failed = Wanted(states=("failed",))
+    assert names(choose(place, failed)) == []
     ledger.finish(uncited, owner=this_process(), state="failed", reason="x", step=0, seconds=1.0, metrics={})
-    assert names(choose(place)) == [("run", uncited)]
-    before = choose(place)
+    assert names(choose(place, failed)) == [("run", uncited)]
+    before = choose(place, failed)
     ask = {"variant": "v", "size": "pico", "seed": 0, "role": "judged", "planned_steps": 1, "flops": 1.0, "meaning": {}}
     ledger.submit("now", study="x", plan="", owner=this_process(), runs=[{**ask, "identity": uncited}])
-    assert names(choose(place)) == []
+    assert names(choose(place, failed)) == []
     assert list(sweep(ledger, chosen=before, remover=Remover(place.folder))) == [], "asked for between choosing and taking"
     assert place.run(uncited).exists()
     ledger.close()
+
+
+def stopped(place: Workspace, identity: str, *, seconds_ago: float, state: str = "cancelled") -> Path:
+    """Make a run one that was stopped on its way; its checkpoint."""
+    (place.run(identity) / "result.json").unlink()
+    checkpoint = place.run(identity) / "checkpoints" / "0000000020.pt"
+    checkpoint.parent.mkdir(exist_ok=True)
+    (place.run(identity) / "weights.pt").rename(checkpoint)
+    query = "UPDATE runs SET state = ?, finished = ? WHERE identity = ?"
+    rows(place.ledger, query, state, time.time() - seconds_ago, identity)
+    return checkpoint
+
+
+@pytest.mark.parametrize("weights", [(), ("--weights",)])
+def test_a_run_that_was_just_stopped_stays_unless_its_state_or_an_age_is_named(
+    place: Workspace, uncited: str, finished, weights: tuple[str, ...]
+):
+    checkpoint, home = stopped(place, uncited, seconds_ago=10.0), [*weights, "--workspace", str(place.folder)]
+    code, said = finished.here("gc", "--yes", *home)
+    assert (code, uncited in said, "1 unfinished run younger than a day stays" in said) == (0, False, True), said
+    assert checkpoint.exists()
+    for named in (("--state", "cancelled"), ("--older-than", "5s")):
+        code, said = finished.here("gc", *named, *home)
+        (line,) = (line for line in said.splitlines() if uncited in line)
+        assert (code, line.endswith("unfinished: its checkpoints go"), "stays" in said) == (0, True, False), said
+    code, said = finished.here("gc", "--state", "cancelled", "--yes", *home)
+    assert (code, "deleted 1" in said, checkpoint.exists()) == (0, True, False), said
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds_ago", "stays"),
+    [
+        ("cancelled", 0.9 * DAY, True),
+        ("cancelled", 1.1 * DAY, False),
+        ("failed", 10.0, True),
+        ("timed-out", 10.0, True),
+        ("planned", 10.0, True),
+        ("pruned", 10.0, False),
+        ("done", 10.0, False),
+    ],
+)
+def test_what_nobody_goes_on_with_is_not_spared(place: Workspace, uncited: str, state: str, seconds_ago: float, stays: bool):
+    stopped(place, uncited, seconds_ago=seconds_ago, state=state)
+    assert [one.name for one in choose(place)] == ([] if stays else [uncited])
+    ledger = Ledger(place)
+    assert spared(ledger, wanted=Wanted()) == stays
+    ledger.close()
+
+
+@pytest.mark.parametrize("name", ["optuna.db", "mlflow/mlflow.db"])
+def test_a_damaged_database_is_told_in_a_sentence_and_nothing_goes(place: Workspace, uncited: str, finished, name: str):
+    for beside in ("-wal", "-shm"):
+        (place.folder / f"{name}{beside}").unlink(missing_ok=True)
+    (place.folder / name).write_text("garbage-garbage\n")
+    code, said = finished.here("gc", "--yes", "--workspace", str(place.folder))
+    assert (code, "Traceback" in said) == (2, False), said
+    assert f"{place.folder / name} is damaged (file is not a database): `knockout doctor --repair`" in said
+    assert place.run(uncited).exists()
 
 
 def test_age_size_and_state_choose(place: Workspace, uncited: str):
@@ -187,7 +246,7 @@ def test_a_collection_that_is_killed_in_the_middle_is_finished_by_the_next(place
     (place.run(uncited) / "weights.pt").unlink()
     ledger.reconcile()
     ledger.close()
-    assert names(collect(place)) == [("run", uncited)]
+    assert names(collect(place, Wanted(states=("failed",)))) == [("run", uncited)]
     assert uncited not in known(place) | shown_in_mlflow(place)
     assert diagnose(place) == Diagnosis((), ())
 

@@ -31,16 +31,18 @@ claims:
 
 HOOKED = """if True:
     import sys
-    from datetime import datetime, timezone
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
     from knockout.cli.night import Order, spend
     from knockout.declare.schedules import RunCommand
     from knockout.ledger.workspace import open_workspace
     keep = "import sys; open(sys.argv[1], 'w').write(sys.stdin.read()); raise SystemExit(7)"
     hook = RunCommand(kind="command", run=[sys.executable, "-c", keep, sys.argv[1]])
-    order = Order("The sweep n", ("ablations/nights.yaml",), None, None, datetime(2026, 1, 1, tzinfo=timezone.utc), hook)
+    day = datetime(2026, 1, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+    order = Order("The sweep n", ("ablations/nights.yaml",), None, None, day, hook)
     night = spend(order, workspace=open_workspace(), from_seed=400)
     sys.exit(1 if night.sweep.failed else 0)"""
-"""A sweep, as of a schedule, whose hook keeps what it reads and fails."""
+"""A sweep, as of a schedule in Berlin an hour into the year, whose hook keeps what it reads and fails."""
 
 
 def page_of(said: str) -> Path:
@@ -95,7 +97,8 @@ def test_a_night_is_held_against_the_nights_before_it(home, tmp_path, project):
     assert json.loads(told.read_text()) == {**data, "untold": None, "page": str(page)}  # the hook was told before it failed
     assert data["untold"].endswith("ended with exit code 7")
     assert f"- nobody was told: {data['untold']}" in text
-    assert page.parent.name == "20260101-000000-2"
+    assert page.parent.name == "20260101-000000-2"  # in UTC, as the history's files
+    assert "2026-01-01 01:00 CET" in text
 
 
 def test_what_cannot_be_run_is_told_and_fails(home):

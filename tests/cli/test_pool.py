@@ -48,7 +48,7 @@ def pool(shared_home) -> Iterator:
         yield shared_home
     finally:
         gone, down = shared_home.knockout("down")
-    assert (gone, down) == (0, "stopped prefect, mlflow, worker\n")
+    assert (gone, down.splitlines()[-1:]) == (0, ["stopped prefect, mlflow, worker"]), down
     assert shared_home.alive() == {}
 
 
@@ -72,6 +72,13 @@ def flow_runs(pool) -> dict[str, tuple[str, str | None]]:
         return {name: (state, message) for name, state, message in database.execute(query)}
 
 
+def logged(pool) -> list[str]:
+    """The lines on the pages of flow runs, in their order."""
+    query = "SELECT message FROM log WHERE name = 'prefect.flow_runs.knockout' ORDER BY timestamp"
+    with closing(sqlite3.connect(f"file:{pool.folder / 'prefect' / 'prefect.db'}?mode=ro", uri=True)) as database:
+        return [line for (line,) in database.execute(query)]
+
+
 def command_line(pid: int) -> str:
     return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
 
@@ -92,6 +99,13 @@ def test_a_submitted_study_comes_to_the_verdicts_of_a_local_one_and_each_run_is_
     ran = {run.identity: run.metrics["val_loss"] for run in pool.runs() if "tokens_per_second" in run.metrics}
     assert ran == {run.identity: run.metrics["val_loss"] for run in home.runs()}
     assert pool.facts("small")["verdicts"][0]["reason"] == home.facts("small")["verdicts"][0]["reason"]
+
+    until(lambda: any(line.startswith("report ") for line in logged(pool)))
+    corpus, todo, *verdicts, report = logged(pool)
+    assert (corpus, todo) == ("corpus tiny is ready", f"{len(ran)} runs to train of {len(ran)}")
+    assert [line.split()[:2] for line in verdicts] == [["one", "pico"]]
+    assert report.startswith("report ")
+    assert Path(report.split(maxsplit=1)[1]).is_file()
 
     lose_every_server(pool, until)
     before = attempts(pool)

@@ -15,6 +15,11 @@ ADD = ("schedule", "add", "n1", "--cron", "0 2 * * *")
         (("--cron", "0 2 30 2 *", "--studies", "small"), "--cron: '0 2 30 2 *' never comes: February has no 30th"),
         (("--studies", "nothere"), "no study 'nothere' in ablations/"),
         (("--studies", "abl/*.yaml"), "'abl/*.yaml' fits no study in"),
+        (
+            ("--cron", "rubbish", "--studies", "small"),
+            "--cron: 'rubbish' is no time of cron: give five fields",
+        ),
+        (("--studies", "smal?-*"), "no file there, and no name in ablations/ (there are "),
         (("--studies", "small", "--size", "giant"), "no size 'giant' in ablations/sizes/"),
         (("--studies", "small", "--pool", "bad name/ü"), "--pool: 'bad name/ü' is no name of a work pool"),
     ],
@@ -26,7 +31,7 @@ def test_a_schedule_that_cannot_be_is_refused_and_not_written(home, changed: tup
 
 
 def test_a_schedule_is_listed_with_its_pool_in_its_zone_beside_one_that_never_comes(home):
-    code, said = home.knockout(*ADD, "--timezone", "Europe/Berlin", "--studies", "small", "--pool", "gpus", "--size", "pico")
+    code, said = home.knockout(*ADD, "--timezone", "Europe/Berlin", "--studies", "smal?", "--pool", "gpus", "--size", "pico")
     assert code == 0, said
     assert "due next" in said
     assert " 02:00 CE" in said

@@ -58,8 +58,8 @@ def served(home, project, tmp_path) -> Iterator:
         assert code == 0, said
         yield home
     finally:
-        gone = home.knockout("down")
-    assert gone == (0, "stopped prefect, mlflow, worker\n")
+        gone, down = home.knockout("down")
+    assert (gone, down.splitlines()[-1:]) == (0, ["stopped prefect, mlflow, worker"]), down
     assert not home.alive()
 
 

@@ -47,7 +47,11 @@ def test_a_file_is_read_with_its_hook(tmp_path):
     ("found", "wanted", "says"),
     [
         ('"0 2 * * *"', '"0 25 * * *"', r"schedules\.yaml:4:.*'25' is no hour of cron: give 0 to 23"),
-        ('"0 2 * * *"', '"0 2 * *"', "has 4 fields, and cron has five: minute hour day month weekday"),
+        (
+            '"0 2 * * *"',
+            '"0 2 * *"',
+            r"'0 2 \* \*' is no time of cron: give five fields: minute hour day month weekday, as in \"0 2",
+        ),
         ("Europe/Berlin", "Berlin", r"schedules\.yaml:5:.*'Berlin' is no time zone"),
         ("size: nano", "sise: nano", "sise"),
         ("kind: command, run: [mail, me]", "kind: comand, run: [mail, me]", "comand"),
@@ -100,6 +104,29 @@ def test_cron_as_crontab_has_it(cron: str):
 )
 def test_what_is_no_cron(cron: str):
     assert wrong_in_cron(cron) is not None
+
+
+@pytest.mark.parametrize("cron", ["rubbish", "@daily", "", "0 2 * * * *"])
+def test_what_has_not_five_fields_is_told_what_is_right(cron: str):
+    says = 'is no time of cron: give five fields: minute hour day month weekday, as in "0 2 * * *"'
+    assert wrong_in_cron(cron) == says
+
+
+def test_a_pattern_without_a_slash_stands_for_names_where_no_file_fits(tmp_path, monkeypatch):
+    (tmp_path / "ablations").mkdir()
+    for name in ("tiny-b.yaml", "tiny-a.yml", "tinier.yaml", "tiny-c.md"):
+        (tmp_path / "ablations" / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert studies_of(["tiny-*", "tini?r", "tiny-a"], folder=tmp_path) == ("tiny-a", "tiny-b", "tinier")
+    with pytest.raises(
+        InputError, match=r"'Tiny-\*' fits no study in .*: no file there, and no name in ablations/ \(there .*tiny-a"
+    ):
+        studies_of(["Tiny-*"], folder=tmp_path)
+    with pytest.raises(InputError, match=r"'ablation/tiny-\*' fits no study"):
+        studies_of(["ablation/tiny-*"], folder=tmp_path)
+    files = tuple(str(tmp_path / "ablations" / name) for name in ("tiny-a.yml", "tiny-b.yaml"))
+    assert studies_of(["tiny-*"], folder=tmp_path / "ablations") == files
+    assert studies_of(["ablations/tiny-*"], folder=tmp_path) == files
 
 
 def test_patterns_stand_for_files_and_names_for_themselves(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,15 +16,16 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from knockout.errors import ServiceError
-from knockout.services import all_of, begin, begin_up, borrowed, down, status, up
-from knockout.services.catalog import MLFLOW, PREFECT, SERVERS, Server
+from knockout.errors import InputError, ServiceError
+from knockout.services import Service, all_of, begin, begin_up, borrowed, down, status, up, up_worker
+from knockout.services.catalog import MLFLOW, PREFECT, SERVERS, Server, worker
 from knockout.services.locks import locked, store_lock
 from knockout.services.processes import Process, describe, free_port, identify, is_alive, marked
-from knockout.services.servers import mark
+from knockout.services.servers import chosen_ports, mark
 
 BORROWER = """
 import sys, time
@@ -218,17 +220,96 @@ def test_a_server_that_dies_while_starting_shows_the_end_of_its_log(tmp_path: Pa
         raise AssertionError("there is no server")
 
 
+def test_an_unknown_service_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match=r"'prefct' is not a service \(prefect, mlflow\)"):
+        up(tmp_path, ports={"prefct": 4200})
+
+
 @pytest.mark.parametrize(
     ("ports", "message"),
     [
-        ({"prefct": 4200}, r"'prefct' is not a service \(prefect, mlflow\)"),
-        ({"prefect": 0}, "port 0 for prefect is not between 1 and 65535"),
-        ({"prefect": 5000}, "each service needs a port of its own"),
+        ({"prefect": -1}, "port -1 for prefect is not between 1 and 65535"),
+        ({"mlflow": 65536}, "port 65536 for mlflow is not between 1 and 65535"),
+        ({"prefect": 5000}, "prefect and mlflow cannot both have port 5000; give each a port of its own"),
     ],
 )
-def test_impossible_ports_are_refused(tmp_path: Path, ports: dict[str, int], message: str) -> None:
-    with pytest.raises(ServiceError, match=message):
+def test_impossible_ports_are_wrong_input(tmp_path: Path, ports: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"):
         up(tmp_path, ports=ports)
+
+
+def test_a_port_for_both_servers_is_told_in_a_sentence_alone(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "knockout", "up", "--prefect-port", "24731", "--mlflow-port", "24731"]
+    ended = subprocess.run([*command, "--workspace", str(tmp_path)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "prefect and mlflow cannot both have port 24731; give each a port of its own\n"
+
+
+@pytest.mark.usefixtures("fake_servers")
+def test_without_ports_a_workspace_keeps_its_own(tmp_path: Path) -> None:
+    ports, said = two_ports(), list[str]()
+    first = up(tmp_path, ports=ports)
+    os.kill(first[0].pid, signal.SIGKILL)
+    coming = begin_up(tmp_path, say=said.append)
+    assert [service.port for service in all_of(coming.values())] == [*ports.values()]
+    assert said == ["starting prefect …"]  # and MLflow's runs already
+    down(tmp_path)
+    assert [service.port for service in up(tmp_path)] == [*ports.values()]
+    down(tmp_path)
+    other = free_port()
+    assert [service.port for service in up(tmp_path, ports={"prefect": other})] == [other, ports["mlflow"]]
+
+
+@pytest.mark.usefixtures("fake_servers")
+def test_a_copy_of_a_workspace_takes_no_port_of_the_other(tmp_path: Path) -> None:
+    ports = two_ports()
+    up(tmp_path / "first", ports=ports)
+    down(tmp_path / "first")
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    assert chosen_ports(tmp_path / "first", ports={}) == ports
+    assert chosen_ports(tmp_path / "second", ports={}) == {"prefect": 4200, "mlflow": 5000}
+
+
+@pytest.fixture
+def fake_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A worker that is a tiny program, under the real guard."""
+
+    def tiny(**given: Any) -> Server:
+        command = lambda workspace, port: [sys.executable, "-S", "-c", FAKE_SERVER, str(port)]  # noqa: E731
+        return replace(worker(**given), command=command)
+
+    monkeypatch.setattr("knockout.services.catalog.worker", tiny)
+    yield
+    down(tmp_path)
+
+
+@pytest.mark.usefixtures("fake_worker")
+def test_a_worker_for_another_address_of_prefect_is_ended_and_started_anew(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def work(address: str) -> Service:
+        return up_worker(tmp_path, pool="knockout", slots=1, prefect=address, say=said.append)
+
+    first = work("http://127.0.0.1:4200")
+    assert work("http://127.0.0.1:4200") == first
+    second = work("http://127.0.0.1:4210")
+    assert (is_alive(first.guard), is_alive(second.guard)) == (False, True)
+    told = "ending the worker that works for Prefect at http://127.0.0.1:4200, not http://127.0.0.1:4210"
+    assert said == ["starting worker …", told, "starting worker …"]
+
+
+def test_a_slow_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knockout.services.waiting.TELL_AFTER_SECONDS", 0.2)
+    deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{FAKE_SERVER}"
+    command = lambda workspace, port: [sys.executable, "-S", "-c", deaf, str(port)]  # noqa: E731
+    for server in (PREFECT, MLFLOW):
+        monkeypatch.setitem(SERVERS, server.name, replace(server, command=command, grace_seconds=1.0))  # type: ignore[arg-type]
+    said: list[str] = []
+    up(tmp_path, ports=two_ports())
+    assert down(tmp_path, say=said.append) == [*SERVERS]
+    logs = {name: tmp_path / "services" / f"{name}.log" for name in SERVERS}
+    told = {f"waiting for {name} to end what it has in work, 1 s at most; its log is {log}" for name, log in logs.items()}
+    assert set(said) == told
 
 
 def test_a_service_of_another_host_is_left_to_that_host(tmp_path: Path) -> None:

@@ -107,21 +107,27 @@ def test_what_failed_for_good_is_named_once_with_what_depended_on_it(tmp_path: P
 
     assert mirror.close() == (
         "not mirrored to MLflow (the run folders hold it all): run base · pico · s0: ValueError: a quotation mark; "
-        "metrics (3 times): its run could not be opened; end of a run: its run could not be opened"
+        "metrics (3 times), end of a run: its run could not be opened"
     )
     assert scripted.calls == [("open_submission", "s")]
 
 
-def test_a_store_that_cannot_be_opened_is_one_warning_at_once(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_is_told_in_one_sentence(tmp_path: Path) -> None:
     def refuse(workspace: Path) -> Mirror:
-        raise WorkspaceError("mlflow.db comes from a newer MLflow")
+        raise WorkspaceError("mlflow.db is damaged: build it again")
 
     mirror = BackgroundMirror(tmp_path, connect=refuse)
-    run = start(mirror, submit(mirror))
-    warning = mirror.close(timeout_seconds=20)
-    assert warning is not None
-    assert "run base · pico · s0: WorkspaceError: mlflow.db comes from a newer MLflow" in warning
-    assert run.cancelled()
+    parent = submit(mirror)
+    runs = [start(mirror, parent) for _ in range(20)]
+    for number, run in enumerate(runs):
+        mirror.perform(f"job {number}", lambda mirror: None)
+        mirror.metrics(run, [])
+        finish(mirror, run)
+    assert mirror.close(timeout_seconds=20) == (
+        "not mirrored to MLflow (the run folders hold it all): submission s-1, run base · pico · s0 (20 times), job 0 "
+        "and 21 more: mlflow.db is damaged: build it again"
+    )
+    assert all(run.cancelled() for run in runs)
 
 
 def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -130,8 +136,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
     run = start(mirror, submit(mirror))
     warning = mirror.close(timeout_seconds=0.2)
     assert warning is not None
-    assert "submission s-1: MLflow's store did not take it within 0 s" in warning
-    assert "run base · pico · s0" in warning
+    assert "submission s-1, run base · pico · s0: MLflow's store did not take it within 0 s" in warning
     assert run.cancelled()
     gate.set()
 

@@ -149,6 +149,70 @@ def test_each_point_is_written_once_however_often_it_comes(workspace: Path, clie
     assert history(client, run_id, "train_loss") == [(step, 5.0 - step / 10) for step in range(10)]
 
 
+ATTEMPTS = [
+    [
+        row
+        for step in range(1, 41)
+        for row in (("train_loss", step, 5.0 - step, step + off), ("speed", step, rate, step + off))
+    ]
+    for off, rate in ((0.0, 100.0), (70.0, 90.0))
+]
+"""The same losses at other times and another speed."""
+
+
+def finish(mirror: Mirror, run_id: str, *, rows: list[tuple[str, int, float, float]], speed: float) -> None:
+    mirror.close_run(run_id, state="done", reason="", final={"speed": speed}, artifacts={}, series=rows, planned_steps=40)
+
+
+@pytest.mark.parametrize("held_back", [0, 15], ids=["complete", "the first attempt came half way"])
+def test_a_second_attempt_takes_the_place_of_the_first(workspace: Path, client: MlflowClient, held_back: int) -> None:
+    first = Mirror(workspace)
+    run_id = start(first, parent=submit(first))
+    first.metrics(run_id, [*ATTEMPTS[0][: 80 - 2 * held_back], ("val_loss", 39, math.nan, 39.0), ("old", 3, 1.0, 0.0)])
+    first.close_run(run_id, state="diverged", reason="", final={"speed": 100.0, "old": 1.0}, artifacts={})
+
+    second = Mirror(workspace)
+    assert start(second, parent=submit(second)) == run_id
+    second.metrics(run_id, ATTEMPTS[1][:50], planned_steps=40)
+    for _ in range(2):
+        finish(second, run_id, rows=ATTEMPTS[1], speed=90.0)
+
+    assert history(client, run_id, "train_loss") == [(step, 5.0 - step) for step in range(1, 41)]
+    assert history(client, run_id, "speed") == [(step, 90.0) for step in range(1, 41)]
+    began = client.get_run(run_id).info.start_time
+    stamps = {point.step: point.timestamp for point in client.get_metric_history(run_id, "train_loss")}
+    assert stamps == {step: began + 1000 * (step + 70) for step in range(1, 41)}
+    run = client.get_run(run_id)
+    parts = {f"parameters/{part}": float(n) for part, n in SPLIT.items()}
+    assert run.data.metrics == {**parts, "train_loss": -35.0, "speed": 90.0, "final/speed": 90.0}
+    assert "knockout.diverged" not in run.data.tags
+
+
+def test_a_run_that_mlflow_lacks_points_of_is_completed_and_nothing_of_it_is_dropped(
+    workspace: Path, client: MlflowClient
+) -> None:
+    mirror = Mirror(workspace)
+    run_id = start(mirror, parent=submit(mirror))
+    mirror.metrics(run_id, ATTEMPTS[0][:50], planned_steps=40)
+    client.log_metric(run_id, "by_hand", 7.0)
+    finish(mirror, run_id, rows=ATTEMPTS[0], speed=100.0)
+
+    assert history(client, run_id, "speed") == [(step, 100.0) for step in range(1, 41)]
+    assert client.get_run(run_id).data.metrics["by_hand"] == 7.0
+
+
+def test_of_a_run_whose_files_are_elsewhere_only_final_values_are_replaced(workspace: Path, client: MlflowClient) -> None:
+    mirror = Mirror(workspace)
+    run_id = start(mirror, parent=submit(mirror))
+    mirror.metrics(run_id, ATTEMPTS[0])
+    mirror.close_run(run_id, state="done", reason="", final={"speed": 100.0, "old": 1.0}, artifacts={})
+    mirror.close_run(run_id, state="done", reason="", final={"speed": 90.0}, artifacts={})
+
+    assert history(client, run_id, "speed") == [(step, 100.0) for step in range(1, 41)]
+    assert history(client, run_id, "final/speed") == [(0, 90.0)]
+    assert history(client, run_id, "final/old") == []
+
+
 def test_points_carry_the_time_of_the_run_and_not_of_the_writing(mirror: Mirror, client: MlflowClient) -> None:
     run_id = start(mirror, parent=submit(mirror))
     mirror.metrics(run_id, [("train_loss", 1, 3.0, 0.25), ("train_loss", 2, 2.5, 1_760_000_000.5)])

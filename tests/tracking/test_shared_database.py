@@ -27,6 +27,20 @@ def test_what_one_machine_mirrors_another_sees_and_writes_on(database, tmp_path:
     assert not is_prepared(folder(one), version=version), "another database is not made yet"
 
 
+def test_a_second_attempt_takes_the_place_of_the_first_there_too(database, tmp_path: Path):
+    mirror = Mirror(tmp_path)
+    parent = mirror.open_submission("small", submission="s1", tags={}, params={}, artifacts={})
+    about = {"tags": {}, "params": {}, "split": {"ffn": 8}, "corpus": {}}
+    run_id = mirror.open_run(parent, name="base", identity="a" * 16, **about)
+    for speed, off in ((100.0, 0.0), (90.0, 70.0)):
+        rows = [("speed", step, speed, step + off) for step in range(1, 11)]
+        mirror.close_run(run_id, state="done", reason="", final={"speed": speed}, artifacts={}, series=rows)
+    with database.connection() as connection:
+        query = "SELECT key, step, value FROM mlflow.metrics WHERE run_uuid = %s ORDER BY key, step"
+        shown = connection.execute(query, (run_id,)).fetchall()
+    assert shown == [("final/speed", 0, 90.0), ("parameters/ffn", 0, 8.0), *(("speed", step, 90.0) for step in range(1, 11))]
+
+
 def test_no_server_has_the_password_in_its_command_line(database, tmp_path: Path):
     for server in (PREFECT, MLFLOW):
         assert "open-sesame" not in " ".join(server.command(tmp_path, 1234))

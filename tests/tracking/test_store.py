@@ -9,14 +9,17 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy.exc
 
 from knockout.errors import WorkspaceError
+from knockout.tracking.inspection import damage
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.store import folder, import_mlflow, prepare
 
+CONNECT = sqlite3.connect
 PREPARE = "import sys; from pathlib import Path; from knockout.tracking import prepare; prepare(Path(sys.argv[1]))"
 
 
@@ -155,7 +158,46 @@ def test_a_store_of_a_newer_mlflow_is_refused_in_words(workspace: Path) -> None:
         connection.execute("UPDATE alembic_version SET version_num = 'from_the_future'")
         connection.commit()
     (folder(workspace) / "prepared").unlink()
-    with pytest.raises(WorkspaceError, match=r"mlflow\.db: MLflow .* cannot use this store"):
+    with pytest.raises(WorkspaceError, match=r"mlflow\.db: MLflow .* cannot use this store .*a newer MLflow made it"):
+        prepare(workspace)
+
+
+def without_room(*given: Any, **settings: Any) -> sqlite3.Connection:
+    """A connection to a file that may have no more pages than it has: SQLite then says what it says of a full disk."""
+    connection = CONNECT(*given, **settings)
+    connection.execute("PRAGMA max_page_count = 1")
+    return connection
+
+
+def test_a_disk_without_room_is_not_blamed_on_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_mlflow()
+    monkeypatch.setattr("sqlite3.dbapi2.connect", without_room)
+    with pytest.raises(WorkspaceError, match=r"mlflow\.db cannot be read or written: database or disk is full$"):
+        prepare(tmp_path)
+
+
+def test_a_locked_file_is_not_blamed_on_a_version(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder(workspace) / "prepared").unlink()
+    monkeypatch.setattr("knockout.tracking.database_file.BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("knockout.tracking.inspection.BUSY_TIMEOUT_SECONDS", 0.05)
+    says = r"mlflow\.db cannot be read or written: database is locked$"
+    with closing(sqlite3.connect(folder(workspace) / "mlflow.db")) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(WorkspaceError, match=says):
+            prepare(workspace)
+        with pytest.raises(WorkspaceError, match=says):
+            damage(workspace)
+    assert damage(workspace) is None
+
+
+@pytest.mark.parametrize("was_prepared", [True, False])
+def test_a_damaged_file_is_not_blamed_on_a_version(workspace: Path, was_prepared: bool) -> None:
+    (folder(workspace) / "mlflow.db").write_text("garbage-garbage\n")
+    if not was_prepared:
+        (folder(workspace) / "prepared").unlink()
+    mends = r"`knockout doctor --repair` builds it again from the ledger$"
+    with pytest.raises(WorkspaceError, match=rf"mlflow\.db is damaged \(file is not a database\): {mends}"):
         prepare(workspace)
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -42,6 +42,7 @@ class Order:
     pool: str | None
     """None: here, in this process's care."""
     day: datetime
+    """When it began, in the zone that says which day it was; its folder is named in UTC, and so sorts by time."""
     on_change: OnChange
 
 
@@ -54,13 +55,13 @@ class Night:
 
 
 def by_hand(studies: Sequence[str], *, size: str | None, pool: str | None) -> Order:
-    """The sweep of studies that are found from the current folder. Raises InputError: a pattern fits no file."""
+    """The sweep of studies that are found from the current folder. Raises InputError: a pattern fits no study."""
     found = studies_of(studies, folder=Path.cwd())
     return Order("A sweep by hand", found, size, pool, datetime.now().astimezone(), TellNobody())
 
 
 def scheduled(name: str, *, workspace: Workspace) -> Order:
-    """The sweep of a schedule. Raises InputError: there is none of that name, or a pattern fits no file."""
+    """The sweep of a schedule. Raises InputError: there is none of that name, or a pattern fits no study."""
     known = find_schedule(name, workspace=workspace)
     wanted = known.schedule
     found = studies_of(wanted.studies, folder=Path(known.project))
@@ -74,7 +75,7 @@ def spend(order: Order, *, workspace: Workspace, from_seed: int | None = None) -
     `from_seed` is the first seed; None: the day's own. Raises KeyboardInterrupt when it is to stop.
     """
     sweep = _sweep(order, seed=from_seed if from_seed is not None else first_seed_of(order.day.date()), workspace=workspace)
-    folder = _new_folder(workspace.folder / "sweeps" / f"{order.day:%Y%m%d-%H%M%S}")
+    folder = _new_folder(workspace.folder / "sweeps" / f"{order.day.astimezone(UTC):%Y%m%d-%H%M%S}")
     page = write_pages(sweep, folder=folder)
     for change in sweep.changes:
         print(f"{change.kind}: {change.study}: {change.sentence}")

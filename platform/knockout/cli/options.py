@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 StudyName = Annotated[str, typer.Argument(metavar="STUDY", help="A study's file, or its name in ablations/.")]
+STUDIES = "A study, a pattern of names such as 'tiny-*', or of files such as 'ablations/*.yaml'; repeatable."
+"""What `--studies` takes."""
 Size = Annotated[str | None, typer.Option("--size", help="Run at this size instead of the study's own.")]
 Seeds = Annotated[int | None, typer.Option("--seeds", min=1, help="Number of seeds instead of the study's own.")]
 Set = Annotated[

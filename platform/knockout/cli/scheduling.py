@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knockout.cli.options import AsJson, Home
+from knockout.cli.options import STUDIES, AsJson, Home
 
 if TYPE_CHECKING:
     from knockout.declare.schedules import Schedule
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 def add_schedule(
     name: Name,
     cron: Annotated[str, typer.Option("--cron", help="Minute, hour, day, month and weekday, as in '0 2 * * *'.")],
-    studies: Annotated[list[str], typer.Option("--studies", help="A study or a pattern of files; repeatable.")],
+    studies: Annotated[list[str], typer.Option("--studies", help=STUDIES)],
     timezone: Annotated[str, typer.Option("--timezone", help="The zone of these times, such as Europe/Berlin.")] = "UTC",
     size: Annotated[str | None, typer.Option("--size", help="Run at this size instead of each study's own.")] = None,
     pool: Annotated[str, typer.Option("--pool", help="The work pool that takes the runs.")] = "knockout",

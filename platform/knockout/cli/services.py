@@ -26,18 +26,19 @@ def register(app: typer.Typer) -> None:
 
 def up(
     prefect_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the Prefect server [default: 4200].")
+        int | None, typer.Option(min=1, max=65535, help="Port of the Prefect server [default: the last one, or 4200].")
     ] = None,
     mlflow_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port of the MLflow server [default: 5000].")
+        int | None, typer.Option(min=1, max=65535, help="Port of the MLflow server [default: the last one, or 5000].")
     ] = None,
     slots: Slots = None,
     workspace: Home = None,
 ) -> None:
     """Start the local Prefect and MLflow servers and a worker, wait until they answer, and say where the UIs are.
 
-    What runs already stays as it is. What dead processes left open in Prefect is set right, and schedules are made as they
-    are declared.
+    What runs already stays as it is, save a worker that works for another address than Prefect has now. What dead processes
+    left open in Prefect is set right, and schedules are made as they are declared. A port that is not given is the one that
+    the workspace used last.
     """
     from knockout import services
     from knockout.cli.flows import PATIENT, load_flow
@@ -51,7 +52,6 @@ def up(
     place = open_workspace(workspace)
     ledger = Ledger(place)
     ledger.reconcile()
-    print("starting Prefect, MLflow and a worker …", file=sys.stderr)
     asked = {"prefect": prefect_port, "mlflow": mlflow_port}
     ports = {name: port for name, port in asked.items() if port is not None}
     coming = services.begin_up(place.folder, ports=ports, say=_say)
@@ -113,5 +113,5 @@ def down(workspace: Home = None) -> None:
     from knockout import services
     from knockout.ledger.workspace import open_workspace
 
-    stopped = services.down(open_workspace(workspace).folder)
+    stopped = services.down(open_workspace(workspace).folder, say=_say)
     print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")

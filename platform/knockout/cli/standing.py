@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,11 +19,13 @@ from knockout.errors import InputError
 from knockout.ledger.store import Ledger
 from knockout.submission.requests import has_request, waiting_requests
 from knockout.submission.tables import queue_table, run_table, service_table, submission_table
-from knockout.submission.watching import SubmissionState, runs, submissions
+from knockout.submission.watching import WAITING, SubmissionState, lost_to_pools, runs, submissions
 
 NEWEST = 10
 WAITS = "submitted"
 """The state of what lies in the workspace and no process has begun."""
+OPEN = (WAITS, WAITING, "running")
+"""States of what goes on."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,10 @@ class Shown:
 def overview(ledger: Ledger) -> Shown:
     """Services, queues, and the newest submissions."""
     services.apply_quiet_environment(ledger.workspace.folder)
-    servers, newest = services.status(ledger.workspace.folder), [*_waiting(ledger), *submissions(ledger, limit=NEWEST)]
-    queues = _queues(next((one.url for one in servers if one.name == "prefect" and one.healthy), None))
+    servers = services.status(ledger.workspace.folder)
+    server = next((one.url for one in servers if one.name == "prefect" and one.healthy), None)
+    newest = [*_waiting(ledger), *submissions(ledger, limit=NEWEST, lost=_lost(ledger, server=server))]
+    queues = _queues(server)
     tables = [service_table(servers), *([queue_table(queues)] if queues else [])]
     data = {
         "services": [asdict(server) for server in servers],
@@ -55,31 +59,48 @@ def overview(ledger: Ledger) -> Shown:
 
 
 def standing(ledger: Ledger, *, name: str) -> Shown:
-    """The newest submission of a study, or the named one, run by run.
+    """The submissions of a study that run or wait, newest first, or else its newest, or the named one; each run by run.
+
+    The data are those of the first, and the others' under `others`.
 
     Raises:
         InputError: there is no such study or submission, or nothing of it was ever begun.
     """
-    wanted, known = study_name(name), ledger.submissions()
+    wanted, server = study_name(name), answering_prefect(ledger.workspace)
     waiting = [item for item in _waiting(ledger) if wanted in (item.study, item.submission)]
-    of = waiting or [item for item in submissions(ledger, limit=len(known)) if wanted in (item.study, item.submission)]
+    of = [*waiting, *submissions(ledger, of=wanted, lost=_lost(ledger, server=server))]
     if not of:
-        check_known(wanted, submissions=known)
+        check_known(wanted, submissions=ledger.submissions())
         raise InputError(f"nothing of '{wanted}' was ever submitted to {ledger.workspace.folder}")
-    found = runs(ledger, submission=of[0].submission)
-    address = _address(ledger, submission=of[0].submission)
-    data = {**asdict(of[0]), "address": address, "of": [asdict(run) for run in found]}
+    of.sort(key=lambda item: (item.created, item.submission), reverse=True)
+    shown = [_page(item, ledger=ledger, server=server) for item in [item for item in of if item.state in OPEN] or of[:1]]
+    first, *others = (page.data for page in shown)
+    return Shown({**first, "others": others}, [table for page in shown for table in page.tables])
+
+
+def _page(item: SubmissionState, *, ledger: Ledger, server: str | None) -> Shown:
+    """One submission, run by run."""
+    found, address = runs(ledger, of=item), _address(ledger, submission=item.submission, server=server)
     page = [Text(f"address  {address}\n")] if address is not None else []
-    return Shown(data, [submission_table(of[:1]), *page, *([run_table(found)] if found else [])])
+    tables = [submission_table([item]), *page, *([run_table(found)] if found else [])]
+    return Shown({**asdict(item), "address": address, "of": [asdict(run) for run in found]}, tables)
 
 
-def _address(ledger: Ledger, *, submission: str) -> str | None:
+def _address(ledger: Ledger, *, submission: str, server: str | None) -> str | None:
     """Where Prefect shows a submission that was handed to a pool; None where no server is at hand that knows it."""
-    if not has_request(submission, workspace=ledger.workspace):
+    if server is None or not has_request(submission, workspace=ledger.workspace):
         return None
-    server = answering_prefect(ledger.workspace)
-    found = load_flow("submitting", server=server, retries=PATIENT).flow_state(submission) if server is not None else None
+    found = load_flow("submitting", server=server, retries=PATIENT).flow_state(submission)
     return found.address if found is not None else None
+
+
+def _lost(ledger: Ledger, *, server: str | None) -> Mapping[str, str]:
+    """The pools of lost submissions that somebody goes on with, as far as it is known."""
+    lost = lost_to_pools(ledger)
+    if server is None or not lost:
+        return lost
+    over = load_flow("tending", server=server, retries=PATIENT).given_up(lost)
+    return {name: pool for name, pool in lost.items() if name not in over}
 
 
 def _queues(server: str | None) -> list[Any]:

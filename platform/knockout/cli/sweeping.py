@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from knockout.cli.options import Home
+from knockout.cli.options import STUDIES, Home
 
 
 def register(app: typer.Typer) -> None:
@@ -16,9 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def nightly(
-    studies: Annotated[
-        list[str] | None, typer.Option("--studies", help="A study or a pattern such as ablations/*.yaml; repeatable.")
-    ] = None,
+    studies: Annotated[list[str] | None, typer.Option("--studies", help=STUDIES)] = None,
     size: Annotated[str | None, typer.Option("--size", help="Run at this size instead of each study's own.")] = None,
     pool: Annotated[str | None, typer.Option("--pool", help="Have a work pool train [default: train here].")] = None,
     schedule: Annotated[str | None, typer.Option("--schedule", help="Do what this schedule says.")] = None,

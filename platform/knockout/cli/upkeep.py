@@ -79,7 +79,9 @@ def gc(
     """Show what may go from the workspace, and what that frees: runs that no report cites, unused corpora, temporary files.
 
     Never goes what the newest report of a study cites, a run in work or that a running study asks for, or a corpus that a
-    kept run needs. With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
+    kept run needs. An unfinished run (failed, cancelled, timed-out) keeps its checkpoints for a day, for the command that
+    goes on with it, unless --older-than or --state is given.
+    With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
     """
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
@@ -97,18 +99,31 @@ def gc(
     reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
+    left = _left(sweeping.spared(ledger, wanted=wanted))
     gone = list(sweeping.sweep(ledger, chosen=chosen, remover=remover)) if yes else []
     if as_json:
         rows = [{**asdict(one), "paths": list(map(str, one.paths)), "deleted": one in gone} for one in chosen]
         print(json.dumps(rows, indent=1))
+        print(left, end="", file=sys.stderr)
         return
     _print_candidates(chosen)
     freed = measures.shown_bytes(sum(one.num_bytes for one in (gone if yes else chosen)))
     kept = f"; {len(chosen) - len(gone)} were asked for meanwhile and stay" if len(gone) < len(chosen) else ""
+    print(left, end="")
     if not chosen:
         print("nothing may go")
     else:
         print(f"deleted {len(gone)}, {freed}{kept}" if yes else f"{len(chosen)} may go, {freed}; --yes deletes them")
+
+
+def _left(spared: int) -> str:
+    """The line that says how many runs stay, and why."""
+    if not spared:
+        return ""
+    runs = (
+        "1 unfinished run younger than a day stays" if spared == 1 else f"{spared} unfinished runs younger than a day stay"
+    )
+    return f"{runs}, to be gone on with; --state or --older-than lets them go\n"
 
 
 def _print_candidates(chosen: list[Candidate]) -> None:
@@ -116,7 +131,7 @@ def _print_candidates(chosen: list[Candidate]) -> None:
 
     for one in chosen[:SHOWN]:
         age, size = shown_age(one.age_seconds), shown_bytes(one.num_bytes)
-        print(f"{one.kind:10} {one.name:32} {one.state:10} {age:>8} {size:>8}")
+        print(f"{one.kind:10} {one.name:32} {one.state:10} {age:>8} {size:>8}  {one.loses}".rstrip())
     if len(chosen) > SHOWN:
         print(f"… and {len(chosen) - SHOWN} more")
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import calendar
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, HttpUrl, field_validator, model_validator
 
+from knockout import project
 from knockout.declare.base import Conflict, Declaration, Name, conflicts
 from knockout.declare.document import read_document
 from knockout.declare.load import validate
@@ -65,7 +67,7 @@ class Schedule(Declaration):
     timezone: str
     """The zone of these times, such as Europe/Berlin."""
     studies: Annotated[list[str], Field(min_length=1)]
-    """Names in ablations/, files, or patterns such as ablations/*.yaml."""
+    """Names in ablations/, files, or patterns of files such as ablations/*.yaml, or of names such as tiny-*."""
     size: Name | None = None
     """The size instead of each study's own."""
     pool: str = "knockout"
@@ -131,26 +133,37 @@ def load_schedules(file: Path) -> tuple[Schedule, ...]:
 def studies_of(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
     """The studies that names and patterns stand for, each once: names as they are, files by their path from `folder`.
 
+    A pattern without a slash that fits no file there stands for the names in ablations/ that it fits.
+
     Raises:
-        InputError: a pattern fits no file.
+        InputError: a pattern fits no study.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
         if not any(mark in pattern for mark in "*?["):
             found[pattern] = None
             continue
-        files = sorted(str(path) for path in folder.glob(pattern) if path.suffix in (".yaml", ".yml"))
-        if not files:
-            raise InputError(f"'{pattern}' fits no study in {folder}")
-        found |= dict.fromkeys(files)
+        files = sorted(str(path) for path in folder.glob(pattern) if path.suffix in project.ENDINGS)
+        found |= dict.fromkeys(files or _named(pattern, folder=folder))
     return tuple(found)
+
+
+def _named(pattern: str, *, folder: Path) -> list[str]:
+    """The names in ablations/ that a pattern which fits no file of a folder stands for. Raises InputError: it fits none."""
+    if "/" in pattern:
+        raise InputError(f"'{pattern}' fits no study in {folder}")
+    known = project.names("ablations")
+    if not (found := [name for name in known if fnmatchcase(name, pattern)]):
+        there = f"there are {', '.join(known)}" if known else "there are none"
+        raise InputError(f"'{pattern}' fits no study in {folder}: no file there, and no name in ablations/ ({there})")
+    return found
 
 
 def wrong_in_cron(cron: str) -> str | None:
     """What is wrong with a cron expression, to be said after it, or None."""
     parts = cron.split()
     if len(parts) != len(_FIELDS):
-        return f"has {len(parts)} fields, and cron has five: minute hour day month weekday, as in '0 2 * * *'"
+        return 'is no time of cron: give five fields: minute hour day month weekday, as in "0 2 * * *"'
     for (name, low, high), text in zip(_FIELDS, parts, strict=True):
         for part in text.split(","):
             if not _is_part(part, name=name, low=low, high=high):

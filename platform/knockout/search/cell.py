@@ -18,7 +18,7 @@ from knockout.declare.tune import Grid, Tune
 from knockout.search.edges import AsRun, extension, reached, unrounded
 from knockout.search.pruning import Pruned, Pruning
 from knockout.search.sampling import distribution, grid_point, sampler
-from knockout.search.storage import open_storage
+from knockout.search.storage import open_storage, telling
 from knockout.search.trial import Curve, Trial, TrialState
 
 STATES: dict[OptunaState, TrialState] = {
@@ -35,6 +35,7 @@ class CellSearch:
     """Opens the search of that name, or makes it; what a dead coordinator left open is asked again.
 
     `num_steps` are a run's; `accepts` says whether a point beyond the ranges is legal, `as_run` what a run makes of one.
+    Every verb raises WorkspaceError where the database is damaged, or cannot be read or written.
     """
 
     def __init__(
@@ -52,13 +53,15 @@ class CellSearch:
         self.num_steps = num_steps
         self.accepts = accepts
         self.as_run = as_run
-        self.study = optuna.create_study(
-            storage=open_storage(storage),
-            study_name=name,
-            direction="minimize",
-            load_if_exists=True,
-            pruner=optuna.pruners.NopPruner(),
-        )
+        self.storage = storage
+        with telling(storage):
+            self.study = optuna.create_study(
+                storage=open_storage(storage),
+                study_name=name,
+                direction="minimize",
+                load_if_exists=True,
+                pruner=optuna.pruners.NopPruner(),
+            )
         self.open = {trial.number: trial for trial in self.trials() if trial.state == "open"}
 
     @staticmethod
@@ -71,10 +74,11 @@ class CellSearch:
         if self.open:
             return self.open.pop(min(self.open))
         trials = self.trials()
-        if len(trials) < self.tune.trials:
-            return self._propose(len(trials))
-        further = extension(trials, tune=self.tune, accepts=self.accepts, as_run=self.as_run)
-        return self._extend(*further, trials=trials) if further is not None else None
+        with telling(self.storage):
+            if len(trials) < self.tune.trials:
+                return self._propose(len(trials))
+            further = extension(trials, tune=self.tune, accepts=self.accepts, as_run=self.as_run)
+            return self._extend(*further, trials=trials) if further is not None else None
 
     def pruning(self, trial: Trial) -> Pruning:
         """What decides whether a trial that was asked is pruned."""
@@ -83,6 +87,10 @@ class CellSearch:
 
     def tell(self, trial: Trial, *, loss: float | None, curve: Curve = (), pruned: Pruned | None = None) -> None:
         """What a trial came to: `pruned`, or a loss, None when it diverged. Telling it again changes nothing."""
+        with telling(self.storage):
+            self._tell(trial, loss=loss, curve=curve, pruned=pruned)
+
+    def _tell(self, trial: Trial, *, loss: float | None, curve: Curve, pruned: Pruned | None) -> None:
         known = self.study.get_trials(deepcopy=False)[trial.number]
         if known.state.is_finished():
             return
@@ -100,7 +108,8 @@ class CellSearch:
 
     def trials(self) -> list[Trial]:
         """All trials in order, and what they came to."""
-        return _trials(self.study)
+        with telling(self.storage):
+            return _trials(self.study)
 
     def _propose(self, number: int) -> Trial:
         """A trial within the ranges."""
@@ -125,13 +134,18 @@ class CellSearch:
 
 
 def finished_trials(storage: str, *, name: str) -> list[Trial]:
-    """The trials of a search that have ended; none where there is no such search. Changes nothing."""
+    """The trials of a search that have ended; none where there is no such search. Changes nothing.
+
+    Raises:
+        WorkspaceError: the database is damaged, or cannot be read.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        study = optuna.load_study(study_name=name, storage=open_storage(storage))
-    except KeyError:
-        return []
-    return [trial for trial in _trials(study) if trial.state != "open"]
+    with telling(storage):
+        try:
+            study = optuna.load_study(study_name=name, storage=open_storage(storage))
+        except KeyError:
+            return []
+        return [trial for trial in _trials(study) if trial.state != "open"]
 
 
 def _trials(study: optuna.Study) -> list[Trial]:

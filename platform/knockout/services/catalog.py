@@ -59,6 +59,8 @@ class Server:
     """Workspace -> its database, made if there is none; if copied or moved, made its own."""
     grace_seconds: float = 5.0
     """It is killed when it takes longer to end."""
+    prefect: str | None = None
+    """Address of the Prefect server that it works for; None for a server that stands alone."""
 
     def folder(self, workspace: Path) -> Path:
         """Where its database and other files are."""
@@ -75,6 +77,10 @@ class Server:
     def state(self, workspace: Path) -> Path:
         """Where `up` records it."""
         return workspace.resolve() / "services" / f"{self.name}.json"
+
+    def last_port(self, workspace: Path) -> Path:
+        """Where its port is kept for the next `up`."""
+        return workspace.resolve() / "services" / f"{self.name}.port"
 
 
 def url(port: int) -> str:
@@ -191,7 +197,16 @@ def worker(*, pool: str, slots: int | None, prefect: str) -> Server:
             "PREFECT_WORKER_WEBSERVER_PORT": str(port),
         }
 
-    return Server("worker", 0, "/health", command, environment, settle=lambda _: None, grace_seconds=WORKER_GRACE_SECONDS)
+    return Server(
+        name="worker",
+        default_port=0,
+        health_path="/health",
+        command=command,
+        environment=environment,
+        settle=lambda _: None,
+        grace_seconds=WORKER_GRACE_SECONDS,
+        prefect=prefect,
+    )
 
 
 PREFECT = Server(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from knockout.errors import WorkspaceError
 from knockout.services.database import find_database
+from knockout.services.sqlite import BUSY_TIMEOUT_SECONDS, trouble
 
 COLUMNS = (
     ("experiments", "artifact_location"),
@@ -24,7 +24,8 @@ COLUMNS = (
     ("model_versions", "storage_location"),
 )
 """Where MLflow keeps addresses of artifacts."""
-BUSY_TIMEOUT_SECONDS = 60.0
+REMEDY = "`knockout doctor --repair` builds it again from the ledger"
+"""What mends a damaged MLflow database."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def elsewhere(workspace: Path) -> Elsewhere | None:
     """What of a workspace's MLflow database names another workspace, or None. Changes nothing.
 
     Raises:
-        WorkspaceError: the database is damaged.
+        WorkspaceError: the database is damaged, or cannot be read or written.
     """
     if find_database(workspace) is not None:
         return None  # it lies in no workspace
@@ -61,7 +62,7 @@ def relocate(workspace: Path) -> Elsewhere | None:
     """Make the addresses those of this workspace, all or none; what they named before, or None where all was right.
 
     Raises:
-        WorkspaceError: the database is damaged.
+        WorkspaceError: the database is damaged, or cannot be read or written.
     """
     found = elsewhere(workspace)
     if found is not None:
@@ -76,23 +77,18 @@ def relocate(workspace: Path) -> Elsewhere | None:
     return found
 
 
-class _open:
+@contextmanager
+def _open(workspace: Path) -> Iterator[sqlite3.Connection]:
     """The workspace's MLflow database, without MLflow."""
-
-    def __init__(self, workspace: Path) -> None:
-        self.path = workspace.resolve() / "mlflow" / "mlflow.db"
-
-    def __enter__(self) -> sqlite3.Connection:
-        uri = f"{self.path.as_uri()}?mode=rw"
-        self.connection = closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None))
-        return self.connection.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.connection.__exit__(None, None, None)
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-            raise WorkspaceError(
-                f"{self.path} is damaged ({error}): `knockout doctor --repair` builds it again from the ledger"
-            ) from None
+    path = workspace.resolve() / "mlflow" / "mlflow.db"
+    uri = f"{path.as_uri()}?mode=rw"
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)) as connection:
+            yield connection
+    except sqlite3.Error as error:
+        if (found := trouble(error, path=path, remedy=REMEDY)) is not None:
+            raise found from None
+        raise
 
 
 def _recorded_root(connection: sqlite3.Connection) -> str | None:

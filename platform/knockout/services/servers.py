@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from knockout.errors import ServiceError
+from knockout.errors import InputError, ServiceError
 from knockout.services import catalog, state
 from knockout.services.catalog import SERVERS, WORKER, Server
 from knockout.services.launch import (
@@ -27,9 +28,9 @@ from knockout.services.launch import (
 from knockout.services.locks import locked, store_lock
 from knockout.services.processes import Process, describe, end, free_port, identify, is_alive, listener, marked, refusal
 from knockout.services.state import Service
+from knockout.services.waiting import Say, told
 
 LOCK_SECONDS = PATIENCE_SECONDS + 30.0
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,14 @@ def begin_up(
 ) -> dict[str, Future[Service]]:
     """Start every service that is not running; each is there, by its name, when it answers.
 
-    A service that runs already stays as it is. `say` is told now and then what is waited for. Raises ServiceError: a port is
-    taken, or a service runs already on another port than the one asked for (then nothing is started).
+    A service that runs already stays as it is. `say` is told what is started, and now and then what is waited for. Raises
+    InputError for impossible ports, ServiceError: a port is taken, or a service runs already on another port than the one
+    asked for (then nothing is started).
     """
-    wanted = chosen_ports(ports or {})
+    asked = ports or {}
+    wanted = chosen_ports(workspace, ports=asked)
     refusals = [
-        why for name, port in wanted.items() if (why := _refused(name, port, workspace, asked=name in (ports or {})))
+        why for name, port in wanted.items() if (why := _refused(name, port, workspace, asked=name in asked, say=say))
     ]
     if refusals:
         raise ServiceError("\n".join(refusals))
@@ -102,28 +105,40 @@ def up_worker(workspace: Path, *, pool: str, slots: int | None, prefect: str, sa
     """Start the worker of a pool, unless the workspace's worker runs, and wait until it asks for work.
 
     `prefect` is the address of the Prefect server, `slots` the number of trainings at a time; None: one for each core, or
-    GPU. Raises ServiceError: it ended or hung while starting.
+    GPU. A worker that runs for another address is ended first. Raises ServiceError: it ended or hung while starting.
     """
     return up_one(workspace, server=catalog.worker(pool=pool, slots=slots, prefect=prefect), port=free_port(), say=say)
 
 
-def chosen_ports(ports: Mapping[str, int]) -> dict[str, int]:
-    """A port for each service. ServiceError for an unknown name, an impossible port, or one port twice."""
+def chosen_ports(workspace: Path, *, ports: Mapping[str, int]) -> dict[str, int]:
+    """A port for each service: the one given, else the one that the workspace used last, else the default.
+
+    Raises ServiceError for an unknown name, InputError for an impossible port, or one port twice.
+    """
     for name in ports:
         catalog.find(name)
-    chosen = {name: ports.get(name, server.default_port) for name, server in SERVERS.items()}
+    chosen = {
+        name: ports[name] if name in ports else _usual_port(workspace, server=server) for name, server in SERVERS.items()
+    }
+    owners: dict[int, str] = {}
     for name, port in chosen.items():
         if not 1 <= port <= 65535:
-            raise ServiceError(f"port {port} for {name} is not between 1 and 65535")
-    if len(set(chosen.values())) < len(chosen):
-        raise ServiceError(f"each service needs a port of its own, found {chosen}")
+            raise InputError(f"port {port} for {name} is not between 1 and 65535")
+        if (other := owners.setdefault(port, name)) != name:
+            raise InputError(f"{other} and {name} cannot both have port {port}; give each a port of its own")
     return chosen
 
 
-def _refused(name: str, port: int, workspace: Path, *, asked: bool) -> str | None:
+def _usual_port(workspace: Path, *, server: Server) -> int:
+    kept = state.kept_port(server.last_port(workspace))
+    service = state.read(workspace, server=server) if kept is None else None
+    return kept or (service.port if service is not None else server.default_port)
+
+
+def _refused(name: str, port: int, workspace: Path, *, asked: bool, say: Say) -> str | None:
     """Why a service cannot have a port, or None. What an earlier, killed guard left behind on it is ended."""
     server = SERVERS[name]
-    with locked(store_lock(workspace, name=name), timeout_seconds=LOCK_SECONDS):
+    with _alone(workspace, server=server, say=say):
         service = state.read(workspace, server=server)
         if service is not None and state.running(service, path=server.state(workspace)):
             other = asked and service.port != port
@@ -134,11 +149,10 @@ def _refused(name: str, port: int, workspace: Path, *, asked: bool) -> str | Non
 
 def up_one(workspace: Path, *, server: Server, port: int, say: Say = lambda _: None) -> Service:
     """`up` for one service."""
-    path = server.state(workspace)
-    with locked(store_lock(workspace, name=server.name), timeout_seconds=LOCK_SECONDS):
-        service = state.read(workspace, server=server)
-        if service is None or not state.running(service, path=path):
-            service = start_anew(workspace, server=server, port=port)
+    with _alone(workspace, server=server, say=say):
+        service = _fitting(workspace, server=server, say=say)
+        if service is None:
+            service = start_anew(workspace, server=server, port=port, say=say)
         start = to_start(workspace, server=server, port=service.port)
         guard, deadline = service.guard, time.monotonic() + PATIENCE_SECONDS
         try:
@@ -147,6 +161,27 @@ def up_one(workspace: Path, *, server: Server, port: int, say: Say = lambda _: N
             stop(workspace, server=server)
             raise
     return service
+
+
+@contextmanager
+def _alone(workspace: Path, *, server: Server, say: Say) -> Iterator[None]:
+    """Hold the lock of a service."""
+    with ExitStack() as held:
+        with told(f"waiting for another command, which starts {server.name} …", say=say):
+            held.enter_context(locked(store_lock(workspace, name=server.name), timeout_seconds=LOCK_SECONDS))
+        yield
+
+
+def _fitting(workspace: Path, *, server: Server, say: Say) -> Service | None:
+    """The service that runs, or None; one that works for another Prefect server than it should is ended."""
+    service = state.read(workspace, server=server)
+    if service is None or not state.running(service, path=server.state(workspace)):
+        return None
+    if service.prefect == server.prefect:
+        return service
+    say(f"ending the {server.name} that works for Prefect at {service.prefect or 'another address'}, not {server.prefect}")
+    stop(workspace, server=server, say=say)
+    return None
 
 
 def to_start(workspace: Path, *, server: Server, port: int) -> Start:
@@ -166,18 +201,21 @@ def mark(workspace: Path, *, server: Server) -> str:
     return f"KNOCKOUT_SERVICE={server.name}:{workspace.resolve()}"
 
 
-def start_anew(workspace: Path, *, server: Server, port: int) -> Service:
+def start_anew(workspace: Path, *, server: Server, port: int, say: Say) -> Service:
     """Start a service and record it. What an earlier, killed guard left behind is ended first."""
     end(marked(mark(workspace, server=server)), grace_seconds=server.grace_seconds)
     if (why := why_taken(port, server=server)) is not None:
         raise ServiceError(why)
+    say(f"starting {server.name} …")
     pid = launch_detached(to_start(workspace, server=server, port=port))
     log = server.log(workspace)
     guard = identify(pid)
     if guard is None:
         raise ServiceError(f"the guard of {server.name} ended at once; see {log}")
-    service = Service(server.name, catalog.url(port), port, time.time(), log, guard)
+    service = Service(server.name, catalog.url(port), port, time.time(), log, guard, server.prefect)
     state.write(service, path=server.state(workspace))
+    if server.default_port:  # a worker's is any that is free
+        state.keep_port(service, path=server.last_port(workspace))
     return service
 
 
@@ -207,29 +245,32 @@ def status_one(workspace: Path, *, server: Server) -> ServiceStatus:
     return ServiceStatus(server.name, True, healthy, service.url, service.pid, service.since)
 
 
-def down(workspace: Path) -> list[str]:
+def down(workspace: Path, *, say: Say = lambda _: None) -> list[str]:
     """Stop what `up` started, wait until it is gone, remove the records. Returns the names of what was
     running.
 
-    The worker is stopped first, and tells Prefect how its flow runs ended. Raises ServiceError if a process could not be
-    ended.
+    The worker is stopped first, and tells Prefect how its flow runs ended. `say` is told of what takes longer than two
+    seconds to end. Raises ServiceError if a process could not be ended.
     """
-    worked = stop(workspace, server=WORKER)
+    worked = stop(workspace, server=WORKER, say=say)
     with ThreadPoolExecutor(len(SERVERS)) as pool:
-        stopped = list(pool.map(lambda server: stop(workspace, server=server), SERVERS.values()))
+        stopped = list(pool.map(lambda server: stop(workspace, server=server, say=say), SERVERS.values()))
     names = [name for name, was_running in zip(SERVERS, stopped, strict=True) if was_running]
     return [*names, WORKER.name] if worked else names
 
 
-def stop(workspace: Path, *, server: Server) -> bool:
+def stop(workspace: Path, *, server: Server, say: Say = lambda _: None) -> bool:
     """`down` for one service. Returns whether anything of it was running."""
     path = server.state(workspace)
     service = state.read(workspace, server=server)
     guards: list[Process] = [service.guard] if service is not None and state.running(service, path=path) else []
     # The guard ends what is below it, within its own grace; then come leftovers of a guard that was killed.
-    gone = end(guards, grace_seconds=server.grace_seconds + 10)
-    leftovers = marked(mark(workspace, server=server))
-    if not (end(leftovers, grace_seconds=server.grace_seconds) and gone):
+    most = f"{server.grace_seconds:.0f} s at most; its log is {server.log(workspace)}"
+    with told(f"waiting for {server.name} to end what it has in work, {most}", say=say):
+        gone = end(guards, grace_seconds=server.grace_seconds + 10)
+        leftovers = marked(mark(workspace, server=server))
+        ended = end(leftovers, grace_seconds=server.grace_seconds)
+    if not (ended and gone):
         raise ServiceError(f"{server.name} could not be ended: {describe(service.pid if service else None)}")
     path.unlink(missing_ok=True)
     return bool(guards or leftovers)

@@ -29,6 +29,8 @@ class Service:
     """When it was started, in seconds since the epoch."""
     log: Path
     guard: Process
+    prefect: str | None = None
+    """Address of the Prefect server that it was started to work for."""
 
     @property
     def pid(self) -> int:
@@ -43,10 +45,29 @@ def write(service: Service, *, path: Path) -> None:
         "url": service.url,
         "since": service.since,
         "guard": service.guard.as_dict(),
+        "prefect": service.prefect,
         "workspace": str(_workspace(path)),
     }
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps({"name": service.name, **record}, indent=2) + "\n")
+    _replace(path, text=json.dumps({"name": service.name, **record}, indent=2) + "\n")
+
+
+def keep_port(service: Service, *, path: Path) -> None:
+    """Keep the port for the next start, which `down` does not forget."""
+    _replace(path, text=f"{service.port} {_workspace(path)}\n")
+
+
+def kept_port(path: Path) -> int | None:
+    """The port that the workspace's service had last; None if it had none, or in a copy of the workspace."""
+    try:
+        port, _, workspace = path.read_text().rstrip("\n").partition(" ")
+    except FileNotFoundError:
+        return None
+    return int(port) if workspace == str(_workspace(path)) and port.isdecimal() else None
+
+
+def _replace(path: Path, *, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text)
     temporary.replace(path)
 
 
@@ -67,6 +88,7 @@ def read(workspace: Path, *, server: Server) -> Service | None:
             since=float(record["since"]),
             log=server.log(workspace),
             guard=Process(**record["guard"]),
+            prefect=record.get("prefect"),
         )
     except FileNotFoundError:
         return None

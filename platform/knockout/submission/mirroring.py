@@ -15,6 +15,7 @@ from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
 from knockout.submission.describing import fairness_tag, metric_rows, settings_of
 from knockout.submission.owed import catch_up
+from knockout.submission.retelling import is_sealed
 from knockout.tracking import BackgroundMirror, Handle, State
 from knockout.training.execute import Execution
 from knockout.training.metrics import read_metrics, segments
@@ -94,7 +95,8 @@ class Mirroring:
         if self.mirror is None or handle is None or execution.run.state not in get_args(State):
             return
         folder, ended = self.workspace.run(run.identity), execution.run
-        self.mirror.metrics(handle, metric_rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+        rows = tuple(metric_rows(read_metrics(folder)))
+        self.mirror.metrics(handle, rows, planned_steps=run.cell.num_steps)
         files = {name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()}
         self.mirror.close_run(
             handle,
@@ -102,6 +104,8 @@ class Mirroring:
             reason=ended.reason or "",
             final=ended.metrics,
             artifacts=files,
+            series=rows if is_sealed(ended, folder=folder) else (),
+            planned_steps=run.cell.num_steps,
         )
 
     def close_submission(self, concluding: Concluding) -> None:

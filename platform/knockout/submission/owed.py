@@ -13,9 +13,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from knockout.errors import ServiceError
+from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.inventory import Ask, Entry, Submitted, entries, every_ask, note_shown, owed_submissions
-from knockout.ledger.store import FINISHED, PRUNED, Ledger, LedgerRun
+from knockout.ledger.store import PRUNED, Ledger, LedgerRun
 from knockout.services.locks import locked
 from knockout.submission.retelling import Told, tell_again
 from knockout.tracking import BackgroundMirror, Mirror, inspection, naming
@@ -43,6 +43,8 @@ def settle(ledger: Ledger) -> str | None:
     try:
         if not inspection.is_there(folder) or not _look(ledger).told:
             return None
+    except WorkspaceError as error:
+        return f"MLflow's store: {error}"
     except sqlite3.DatabaseError as error:
         return f"MLflow's store cannot be read ({error}): `knockout doctor` tells what to do"
     background = BackgroundMirror(folder)
@@ -99,19 +101,24 @@ def owed_of(submitted: Sequence[Submitted], asked: Iterable[Ask], *, store_exist
 
 
 def missing(ledger: Ledger, *, owed: Owed, known: Mapping[str, Entry]) -> list[Told]:
-    """Of each submission what MLflow does not show, or shows otherwise; only those where there is something."""
+    """Of each submission what MLflow does not show, or shows otherwise; only those where there is something.
+
+    A run that several submissions of a study asked for is shown once, and told by the first.
+    """
     there = inspection.is_there(ledger.workspace.folder)
     parents = inspection.shown(ledger.workspace.folder, key=naming.SUBMISSION) if there else {}
     children = inspection.shown(ledger.workspace.folder, key=naming.IDENTITY) if there else {}
     runs = _runs(ledger, owed=owed)
     told: list[Told] = []
+    taken: set[tuple[str, str]] = set()
     for one in owed.submissions:
         parent = parents.get((one.study, one.submission))
         asks = owed.asks[one.submission]
         shown = {ask.identity: children.get((one.study, ask.identity)) for ask in asks}
-        known_asks = [ask for ask in asks if ask.identity in runs]
+        known_asks = [ask for ask in asks if ask.identity in runs and (one.study, ask.identity) not in taken]
         owing = [ask for ask in known_asks if _owes(one, run=known[ask.identity], shown=shown[ask.identity])]
         lacking = [(ask, run) for ask in owing if not _same(shown[ask.identity], run=(run := runs[ask.identity]))]
+        taken |= {(one.study, run.identity) for _, run in lacking}
         closes = parent is None or parent.state != one.state or parent.status == "RUNNING"
         if lacking or closes:
             told.append(Told(one, asks, tuple(lacking), parent.run_id if parent is not None else None, closes))
@@ -131,7 +138,7 @@ def _same(shown: Shown | None, *, run: LedgerRun) -> bool:
     if shown is None or shown.status == "RUNNING" or (shown.state, shown.reason or None) != (run.state, run.reason or None):
         return False
     finals = {naming.allowed(name): value for name, value in run.metrics.items() if math.isfinite(value)}
-    return run.state not in FINISHED or finals.items() <= shown.final.items()
+    return finals == shown.final
 
 
 def _runs(ledger: Ledger, *, owed: Owed) -> dict[str, LedgerRun]:

@@ -13,8 +13,8 @@ from typing import Any
 from knockout import project
 from knockout.declare.load import Loaded, Overrides, as_path, find_study, load_study
 from knockout.errors import WorkspaceError
-from knockout.ledger.stops import request_stop, stopped_among
-from knockout.ledger.store import Ledger
+from knockout.ledger.stops import request_stop, stopped_among, wanted_stop
+from knockout.ledger.store import Ledger, Submission
 from knockout.ledger.workspace import Workspace, make_folder, write_atomically, write_json
 from knockout.services.objects import find_store
 from knockout.submission.options import Options
@@ -123,6 +123,17 @@ def waiting_requests(ledger: Ledger, *, known: frozenset[str]) -> list[Request]:
     names = {Path(name).stem for name in files} - known
     withdrawn = stopped_among(ledger, submissions=names) if names else frozenset()
     return [read_request(name, workspace=workspace) for name in sorted(names - withdrawn)]
+
+
+def pool_of_lost(one: Submission, *, ledger: Ledger) -> str | None:
+    """The pool that a lost submission was handed to; None for one of no pool, or that somebody stopped.
+
+    One whose time is over has yet to conclude, and is the pool's. Raises WorkspaceError.
+    """
+    wanted = wanted_stop(ledger, submission=one.submission)
+    if (wanted is not None and wanted.state != "timed-out") or not has_request(one.submission, workspace=ledger.workspace):
+        return None
+    return read_request(one.submission, workspace=ledger.workspace).pool
 
 
 def withdraw(submission: str, *, ledger: Ledger) -> None:

@@ -1,6 +1,7 @@
 """Telling MLflow again what it lacks, from the ledger and the run files, with the same names, values and curves.
 
-The invariant: it goes through the mirror, in which everything may be said twice and stands once.
+The invariant: it goes through the mirror, in which everything may be said twice and stands once, and in which a run that was
+trained again takes the place of its earlier attempt.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from knockout.account import count
@@ -20,6 +22,7 @@ from knockout.ledger.workspace import Workspace
 from knockout.submission.describing import fairness_tag, metric_rows, settings_of
 from knockout.tracking import Mirror, State
 from knockout.training.metrics import read_metrics
+from knockout.training.result import read_result
 from knockout.training.spec import METRICS, RESULT
 
 
@@ -96,14 +99,26 @@ def _tell_run(
         corpus={"name": corpora.get(digest, digest[:16]), "digest": digest},
         artifacts={"meaning.json": json.dumps(run.meaning, indent=1, sort_keys=True)},
     )
-    mirror.metrics(shown, metric_rows(read_metrics(folder)), planned_steps=run.planned_steps)
+    rows = tuple(metric_rows(read_metrics(folder)))
+    mirror.metrics(shown, rows, planned_steps=run.planned_steps)
     mirror.close_run(
         shown,
         state=cast(State, run.state),
         reason=run.reason or "",
         final=run.metrics,
         artifacts={name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()},
+        series=rows if is_sealed(run, folder=folder) else (),
+        planned_steps=run.planned_steps,
     )
+
+
+def is_sealed(run: LedgerRun, *, folder: Path) -> bool:
+    """Whether a folder holds the result that the ledger has of a run, so that its metric file is the run's whole series.
+
+    Another machine's folder may hold what it had trained of the run before a second one brought it to its end.
+    """
+    result = read_result(folder) if run.finished else None
+    return result is not None and json.dumps(result["metrics"], sort_keys=True) == json.dumps(run.metrics, sort_keys=True)
 
 
 def _close(mirror: Mirror, *, told: Told, parent: str, workspace: Workspace) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from knockout.errors import InputError
+from knockout.errors import InputError, KnockoutError
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.naming import State
 
@@ -25,6 +25,8 @@ Handle = Future[str]
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.2
 MAX_QUEUED = 10_000
+NAMED = 3
+"""So many of what failed for one reason are named; what is beyond is counted."""
 PERMANENT = (ValueError, TypeError, KeyError, FileNotFoundError, InputError)
 T = TypeVar("T")
 
@@ -131,14 +133,23 @@ class BackgroundMirror:
         reason: str,
         final: Mapping[str, float],
         artifacts: Mapping[str, Path],
+        series: Iterable[tuple[str, int, float, float]] = (),
+        planned_steps: int | None = None,
     ) -> None:
         """See `Mirror.close_run`."""
+        kept = tuple(series)
         self._put(
             Job(
                 "end of a run",
                 run,
                 lambda mirror, run_id: mirror.close_run(
-                    run_id, state=state, reason=reason, final=final, artifacts=artifacts
+                    run_id,
+                    state=state,
+                    reason=reason,
+                    final=final,
+                    artifacts=artifacts,
+                    series=kept,
+                    planned_steps=planned_steps,
                 ),
             )
         )
@@ -254,8 +265,20 @@ class BackgroundMirror:
     def _warning(self) -> str | None:
         if not self._failed:
             return None
-        told = [f"{label}{f' ({n} times)' if n > 1 else ''}: {why}" for (label, why), n in self._failed.items()]
-        return "not mirrored to MLflow (the run folders hold it all): " + "; ".join(told)
+        return f"not mirrored to MLflow (the run folders hold it all): {told_once(self._failed)}"
+
+
+def told_once(failed: Mapping[tuple[str, str], int]) -> str:
+    """What failed and why, from the numbers of failures by (label, reason): each reason once, with the first it befell."""
+    labels: dict[str, list[str]] = {}
+    for (label, reason), n in failed.items():
+        labels.setdefault(reason, []).append(f"{label} ({n} times)" if n > 1 else label)
+    return "; ".join(f"{_listed(names)}: {reason}" for reason, names in labels.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def run_id_of(run: Handle | str | None) -> str | None:
@@ -269,6 +292,8 @@ def run_id_of(run: Handle | str | None) -> str | None:
 
 
 def one_line(error: Exception) -> str:
-    """An error for the warning."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """An error for the warning; what knockout itself raises is a sentence already."""
+    first, _, _ = str(error).partition("\n")
+    if isinstance(error, KnockoutError) and first:
+        return first
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

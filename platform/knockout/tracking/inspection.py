@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from knockout.services.database import find_database
+from knockout.services.relocation import REMEDY
+from knockout.services.sqlite import is_damage, trouble
 from knockout.tracking import naming
 from knockout.tracking.database_file import BUSY_TIMEOUT_SECONDS, NAME
 from knockout.tracking.store import folder
@@ -60,7 +62,11 @@ def is_there(workspace: Path) -> bool:
 
 
 def damage(workspace: Path) -> str | None:
-    """Why the store's file cannot be used, or None. A database that machines share looks after itself."""
+    """Why the store's file cannot be used, or None. A database that machines share looks after itself.
+
+    Raises:
+        WorkspaceError: it cannot be looked at: it is locked, or may not be read.
+    """
     if find_database(workspace) is not None:
         return None
     try:
@@ -68,6 +74,8 @@ def damage(workspace: Path) -> str | None:
             ((said,),) = execute("PRAGMA quick_check(1)", ())
             next(iter(execute(_RUNS, (naming.IDENTITY, naming.STATE, naming.REASON))), None)
     except sqlite3.DatabaseError as error:
+        if not is_damage(error) and (found := trouble(error, path=database(workspace), remedy=REMEDY)) is not None:
+            raise found from None
         return str(error)
     return None if said == "ok" else said
 
@@ -75,9 +83,10 @@ def damage(workspace: Path) -> str | None:
 def shown(workspace: Path, *, key: str) -> dict[tuple[str, str], Shown]:
     """Every run that has the tag `key` (identity or submission), by its experiment's name and the tag's value.
 
-    Of several with one value it is the oldest, which is the one that the mirror writes to.
+    Of several with one value it is the oldest, which is the one that the mirror writes to. Raises WorkspaceError where the
+    store's file is damaged, or cannot be read.
     """
-    with _reading(workspace) as execute:
+    with _telling(workspace), _reading(workspace) as execute:
         final: dict[str, dict[str, float]] = {}
         for run_id, metric, value in execute(_FINALS, ()):
             final.setdefault(run_id, {})[metric.removeprefix("final/")] = value
@@ -87,6 +96,17 @@ def shown(workspace: Path, *, key: str) -> dict[tuple[str, str], Shown]:
                 _RUNS, (key, naming.STATE, naming.REASON)
             )
         }
+
+
+@contextmanager
+def _telling(workspace: Path) -> Iterator[None]:
+    """While entered, what is wrong with the store's file is told as the workspace's error."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if (found := trouble(error, path=database(workspace), remedy=REMEDY)) is not None:
+            raise found from None
+        raise
 
 
 @contextmanager

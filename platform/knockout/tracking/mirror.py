@@ -3,8 +3,9 @@
     experiment = study ── parent run = submission ── child run = cell × seed, `no-residual · nano · s3`
 
 The invariant: everything may be said twice. A run is found again by its identity, a (metric, step) is written
-once, tables and artifacts are replaced, so that a process killed at any point is made good by saying it all
-again. Runs are addressed by id only; MLflow's active run, which belongs to a thread, is never used.
+once, tables and artifacts are replaced, and at the end of a run so are the points of another attempt at it, so that
+a process killed at any point is made good by saying it all again. Runs are addressed by id only; MLflow's active run,
+which belongs to a thread, is never used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from knockout.services.locks import locked
 from knockout.tracking import naming
 from knockout.tracking.curves import Row, Selection, select
+from knockout.tracking.points import FINAL, drop_points, of_another_attempt, points_of, read_points
 from knockout.tracking.runs import RunState, find_run, read_state, study_experiment
 from knockout.tracking.store import LOCK_TIMEOUT_SECONDS, connect, folder
 from knockout.tracking.tables import split_rows, write_table
@@ -107,8 +109,7 @@ class Mirror:
         tag `knockout.diverged`.
         """
         state = self._state(run_id)
-        named = [Row(naming.allowed(metric), step, value, seconds) for metric, step, value, seconds in rows]
-        self._send(run_id, select(named, marks=state.marks, planned_steps=planned_steps), state=state)
+        self._send(run_id, select(_named(rows), marks=state.marks, planned_steps=planned_steps), state=state)
 
     def close_run(
         self,
@@ -118,15 +119,23 @@ class Mirror:
         reason: str,
         final: Mapping[str, float],
         artifacts: Mapping[str, Path],
+        series: Iterable[tuple[str, int, float, float]] = (),
+        planned_steps: int | None = None,
     ) -> None:
         """End a run: its last rows, `final/…` values, tags, status, then files (name -> file or folder).
+
+        `series` are all the rows of a run that has a result, thinned as `metrics` does; without it, what `metrics` was given
+        stands. Points that the store has of another attempt are dropped, and those of this one written in full.
 
         done and diverged become FINISHED, failed FAILED; pruned, cancelled and timed-out KILLED. Raises
         FileNotFoundError for an artifact that is not there, after the rest is written.
         """
-        known = self._state(run_id)
+        rows = _named(series)
+        finals = _named((f"{FINAL}{name}", 0, value, 0.0) for name, value in final.items())
+        known = self._only_this_attempt(run_id, series=rows, finals=finals)
+        self._send(run_id, select(rows, marks=known.marks, planned_steps=planned_steps), state=known)
         self._send(run_id, Selection(tuple(known.held.values()), {}, None), state=known)
-        self.metrics(run_id, [(f"final/{name}", 0, value, 0.0) for name, value in final.items()])
+        self._send(run_id, select(finals, marks=known.marks, planned_steps=None), state=known)
         told = {naming.STATE: state, naming.REASON: reason}
         if state == "diverged" and not known.diverged:
             told[naming.DIVERGED] = reason or "yes"
@@ -182,6 +191,22 @@ class Mirror:
             self._states[run_id] = read_state(self._client, run_id=run_id)
         return self._states[run_id]
 
+    def _only_this_attempt(self, run_id: str, *, series: Sequence[Row], finals: Sequence[Row]) -> RunState:
+        """What is known of a run once no point is left that it has from another attempt."""
+        known = self._state(run_id)
+        start = known.start_milliseconds
+        wrong = of_another_attempt(
+            read_points(self._client, run_id=run_id),
+            series=set(points_of(series, start_milliseconds=start)),
+            finals=set(points_of(finals, start_milliseconds=start)),
+        )
+        if wrong:
+            del self._states[run_id]
+            drop_points(self._client, run_id=run_id, metrics=wrong)
+            if known.diverged:
+                self._client.delete_tag(run_id, naming.DIVERGED)
+        return self._state(run_id)
+
     def _send(self, run_id: str, chosen: Selection, *, state: RunState) -> None:
         start = state.start_milliseconds
         for batch in write_points(self._client, run_id=run_id, rows=chosen.send, start_milliseconds=start):
@@ -191,6 +216,11 @@ class Mirror:
             diverged = {naming.DIVERGED: f"{row.metric} is {row.value} at step {row.step}"}
             write_tags(self._client, run_id=run_id, tags=diverged)
             state.diverged = True
+
+
+def _named(rows: Iterable[tuple[str, int, float, float]]) -> list[Row]:
+    """Rows under names that MLflow takes."""
+    return [Row(naming.allowed(metric), step, value, seconds) for metric, step, value, seconds in rows]
 
 
 def verdict_tags(verdicts: Sequence[Mapping[str, object]]) -> dict[str, object]:

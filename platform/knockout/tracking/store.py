@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
@@ -23,13 +24,16 @@ from knockout.services.database import Database, find_database, store_url
 from knockout.services.environment import QUIET, TELEMETRY_OFF
 from knockout.services.importing import uncollected
 from knockout.services.locks import locked, store_lock
-from knockout.services.relocation import artifact_root, relocate
+from knockout.services.relocation import REMEDY, artifact_root, relocate
+from knockout.services.sqlite import trouble
 from knockout.tracking.database_file import NAME, make_ready
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOCK_TIMEOUT_SECONDS = 180.0
+UNKNOWN_REVISION = "Can't locate revision"
+"""How alembic, which migrates MLflow's tables, begins to say that a newer MLflow has migrated them."""
 STORE_MODULES = ("mlflow", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
 
 
@@ -54,7 +58,8 @@ def prepare(workspace: Path) -> str:
     A store that was copied or moved is made this workspace's.
 
     The first call creates all tables (about 5 s); later ones read one small file. Raises WorkspaceError if
-    the store was made by a newer MLflow, ServiceError if another process holds the lock for three minutes.
+    the store was made by a newer MLflow, is damaged, or cannot be read or written; ServiceError if another
+    process holds the lock for three minutes.
     """
     place, version = folder(workspace), importlib.metadata.version("mlflow")
     if not is_prepared(place, version=version):
@@ -100,7 +105,7 @@ def _turn(workspace: Path) -> Iterator[None]:
 def migrate(workspace: Path) -> None:
     """Create or upgrade every table, with the lock held. An older store is copied aside first.
 
-    Raises WorkspaceError where the installed MLflow cannot use the store.
+    Raises WorkspaceError where the installed MLflow cannot use the store, or the store cannot be read or written.
     """
     import_mlflow()
     from mlflow.exceptions import MlflowException
@@ -112,13 +117,22 @@ def migrate(workspace: Path) -> None:
             make_ready(place, artifacts=artifact_root(workspace), was_whole=(place / "prepared").is_file())
         else:
             _migrate_shared(database, workspace=workspace)
-    except (MlflowException, alembic_error(), sql_error(shared=database is not None)) as error:
-        where = place / NAME if database is None else f"the database {database.shown}"
-        raise WorkspaceError(
-            f"{where}: MLflow {importlib.metadata.version('mlflow')} cannot use this store ({str(error).splitlines()[0]}); "
-            f"it may come from a newer MLflow: install that, or move the store away and let `knockout doctor --repair` "
-            f"build it again"
-        ) from error
+    except (MlflowException, sqlite3.Error, alembic_error(), sql_error(shared=database is not None)) as error:
+        if database is not None:
+            raise _unusable(error, where=f"the database {database.shown}") from error
+        file = trouble(error, path=place / NAME, remedy=REMEDY)
+        raise (file or _unusable(error, where=str(place / NAME))) from error
+
+
+def _unusable(error: Exception, *, where: str) -> WorkspaceError:
+    """What an error says that is none of the file's own: that the store is of a newer MLflow, or else what MLflow said."""
+    said, _, _ = str(error).partition("\n")
+    newer = said.startswith(UNKNOWN_REVISION)
+    first = "a newer MLflow made it: install that, or " if newer else ""
+    return WorkspaceError(
+        f"{where}: MLflow {importlib.metadata.version('mlflow')} cannot use this store ({said}); {first}move the store "
+        f"away and let `knockout doctor --repair` build it again"
+    )
 
 
 def _migrate_shared(database: Database, *, workspace: Path) -> None:

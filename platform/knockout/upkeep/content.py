@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from knockout.corpus.building import abandoned
 from knockout.corpus.prepare import check
 from knockout.declare.tune import as_declared
-from knockout.errors import CorpusError, ServiceError
+from knockout.errors import CorpusError, ServiceError, WorkspaceError
 from knockout.ledger.identity import flatten
-from knockout.ledger.inventory import Ask, Submitted
+from knockout.ledger.inventory import Ask, Submitted, every_submission
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, write_json
+from knockout.search.database_file import ANEW, NAME, damage, database
 from knockout.services import state
 from knockout.services.catalog import SERVERS, WORKER, Server
 from knockout.services.database import find_database
 from knockout.services.locks import acquired
+from knockout.services.sqlite import parts
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.lost import FOLDER, note, set_aside
 
@@ -83,8 +85,25 @@ def servers(workspace: Workspace) -> Iterator[Finding]:
 
 
 def searches(ledger: Ledger, *, asked: list[Ask]) -> Iterator[Finding]:
-    """Searches none of whose trials is a run that a submission asked for."""
-    if not (ledger.workspace.folder / "optuna.db").exists() and find_database(ledger.workspace.folder) is None:
+    """Searches that belong to no run; or why their database cannot be looked at."""
+    try:
+        if (why := damage(ledger.workspace.folder)) is None:
+            yield from orphan_searches(ledger, asked=asked)
+            return
+    except WorkspaceError as error:
+        yield Finding("searches", NAME, str(error), "see there")
+        return
+    repair = partial(_set_searches_aside, ledger, why=why)
+    yield Finding("damaged searches", NAME, f"it is damaged: {why}", ANEW, repair)
+
+
+def orphan_searches(ledger: Ledger, *, asked: list[Ask]) -> Iterator[Finding]:
+    """Searches none of whose trials is a run that a submission asked for.
+
+    Raises:
+        WorkspaceError: their database is damaged, or cannot be read.
+    """
+    if not database(ledger.workspace.folder).exists() and find_database(ledger.workspace.folder) is None:
         return
     from knockout.search.storage import address  # Optuna takes a second to import
     from knockout.search.stored import searches as stored
@@ -123,6 +142,14 @@ def _remove_search(name: str, trials: list[Trial], *, workspace: Workspace) -> N
         note(f"search {name} -> search-{name}.json: no cell asks for it", workspace=workspace)
         write_json(workspace.folder / FOLDER / f"search-{name}.json", data=json.loads(json.dumps(plain)))
         remove(address(workspace.folder), name=name)
+
+
+def _set_searches_aside(ledger: Ledger, *, why: str) -> None:
+    """A damaged file goes with all that SQLite keeps beside it, so that nothing of it reaches the next one."""
+    if any(one.state == "running" for one in every_submission(ledger)):
+        raise ServiceError("a study is being run, and may be searching there: repair when it has ended")
+    for part in parts(database(ledger.workspace.folder)):
+        set_aside(part, workspace=ledger.workspace, why=f"the searches' database was damaged: {why}")
 
 
 def _drop_record(path: Path, *, workspace: Workspace, server: Server) -> None:

@@ -1,14 +1,15 @@
 """What is wrong in a workspace, and setting it right.
 
 The invariant: looking changes nothing but what every command sets right first (leases of dead processes, whose ledger it is
-in a copied or moved workspace), and says so; repairing loses no result, and finds afterwards nothing that it could have set
-right.
+in a copied or moved workspace), and says so; repairing loses no result, looks again afterwards, and calls nothing repaired
+that is still found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from knockout.errors import KnockoutError, WorkspaceError
 from knockout.ledger.format import misfit
@@ -19,6 +20,10 @@ from knockout.training.untold import reconcile
 from knockout.upkeep import content, files
 from knockout.upkeep.finding import Finding
 from knockout.upkeep.mirror import mirror
+
+TRIES = 2
+"""So often one thing is set right."""
+STILL = "a second look after it was set right finds it unchanged"
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,29 @@ def diagnose(workspace: Workspace) -> Diagnosis:
         ledger.close()
 
 
-def repair(diagnosis: Diagnosis, *, workspace: Workspace) -> Iterator[Repaired]:
-    """Set right what was found, one after the other, and then what that has brought to light."""
-    seen: set[tuple[str, str, str]] = set()
-    while fresh := [finding for finding in diagnosis.findings if _named(finding) not in seen]:
-        for finding in fresh:
-            seen.add(_named(finding))
-            yield Repaired(finding, _problem(finding))
+def repair(diagnosis: Diagnosis, *, workspace: Workspace) -> list[Repaired]:
+    """Set right what was found, one after the other, look again, and set right what that has brought to light.
+
+    What is found again is tried once more, since setting another thing right may have brought it back. What is then still
+    there was not set right.
+    """
+    became: dict[tuple[str, str, str], Repaired] = {}
+    tries: Counter[tuple[str, str, str]] = Counter()
+    while due := [finding for finding in diagnosis.findings if _is_due(finding, became=became, tries=tries)]:
+        for finding in due:
+            tries[_named(finding)] += 1
+            became[_named(finding)] = Repaired(finding, _problem(finding))
         diagnosis = diagnose(workspace)
+    left = {_named(finding) for finding in diagnosis.findings}
+    return [replace(one, problem=one.problem or (STILL if name in left else None)) for name, one in became.items()]
+
+
+def _is_due(
+    finding: Finding, *, became: Mapping[tuple[str, str, str], Repaired], tries: Mapping[tuple[str, str, str], int]
+) -> bool:
+    """Whether a finding is to be set right: it is new, or is there again although it seemed to be."""
+    before = became.get(_named(finding))
+    return before is None or (before.problem is None and tries[_named(finding)] < TRIES)
 
 
 def _problem(finding: Finding) -> str | None:

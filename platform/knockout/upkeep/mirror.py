@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from knockout import services
-from knockout.errors import ServiceError
+from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.inventory import Ask, Entry, Submitted
 from knockout.ledger.store import Ledger
 from knockout.services.relocation import elsewhere, relocate
@@ -35,7 +35,12 @@ def mirror(ledger: Ledger, *, submitted: list[Submitted], asked: list[Ask], know
         if owed.submissions:
             yield Finding("MLflow", "mlflow/mlflow.db", "it is missing", remedy, rebuild)
         return
-    if (why := inspection.damage(workspace.folder)) is not None:
+    try:
+        why = inspection.damage(workspace.folder)
+    except WorkspaceError as error:
+        yield Finding("MLflow", "mlflow/mlflow.db", str(error), "see there")
+        return
+    if why is not None:
         kept = f"{remedy}; the damaged one is moved to lost+found/"
         yield Finding("MLflow", "mlflow/mlflow.db", f"it is damaged: {why}", kept, rebuild)
         return
@@ -67,7 +72,8 @@ def _tell(ledger: Ledger, *, told: list[Told]) -> None:
 
 
 def _counted(told: list[Told]) -> str:
-    """`17 runs and 1 submission`: a run is counted once for each study that shows it."""
-    runs, submissions = sum(len(one.runs) for one in told), sum(one.closes for one in told)
+    """`17 runs and 1 submission`: a run is counted once, whoever asked for it."""
+    runs = len({run.identity for one in told for _, run in one.runs})
+    submissions = sum(one.closes for one in told)
     parts = [(runs, "run"), (submissions, "submission")]
     return " and ".join(f"{number} {name}{'s' * (number > 1)}" for number, name in parts if number)

@@ -18,16 +18,21 @@ from knockout.corpus.lookup import folders_by_digest
 from knockout.errors import InputError
 from knockout.ledger.inventory import Entry, Submitted, cited, entries, every_ask, every_submission, forget, give_back, take
 from knockout.ledger.process import this_process
-from knockout.ledger.store import CLAIMABLE, FINISHED, Ledger
+from knockout.ledger.store import CLAIMABLE, FINISHED, PRUNED, Ledger
 from knockout.tracking.removal import Remover
 from knockout.training.result import drop_weights, weight_files
-from knockout.upkeep.content import searches
+from knockout.upkeep.content import orphan_searches
 from knockout.upkeep.files import temporary
 from knockout.upkeep.lost import FOLDER, LOG
 
 Kind = Literal["weights", "run", "search", "corpus", "temporary", "lost+found"]
 STATES = (*CLAIMABLE, *FINISHED)
 """Of runs that nobody holds."""
+UNFINISHED = tuple(state for state in CLAIMABLE if state != PRUNED)
+"""Of runs that the command that asked for them goes on with."""
+CHECKPOINTS_GO = "unfinished: its checkpoints go"
+YOUNG_SECONDS = 86_400.0
+"""An unfinished run that is no older stays, unless its state or an age is asked for."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,17 @@ class Candidate:
     age_seconds: float
     num_bytes: int
     paths: tuple[Path, ...]
+    loses: str = ""
+    """Of a run without a result, what of its work goes; else empty."""
 
 
 def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Candidate]:
     """What may go, and how much each thing takes, in the order in which it goes. Changes nothing."""
     known, submitted = entries(ledger), every_submission(ledger)
     busy = any(one.state == "running" for one in submitted)
-    kept = _kept(ledger, known=known, submitted=submitted)
+    loose = _loose(ledger, known=known, submitted=submitted)
     runs = [
-        _run(entry, ledger=ledger, remover=remover, wanted=wanted) for entry in known.values() if entry.identity not in kept
+        _run(entry, ledger=ledger, remover=remover, wanted=wanted) for entry in loose if not _spared(entry, wanted=wanted)
     ]
     chosen = [one for one in runs if one.paths or not wanted.weights_only]
     chosen = [one for one in chosen if _fits(one, wanted=wanted)]
@@ -82,6 +89,16 @@ def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Cand
     if wanted.older_than_seconds is not None:
         others += _lost(ledger)
     return [*chosen, *(one for one in others if _fits(one, wanted=wanted))]
+
+
+def spared(ledger: Ledger, *, wanted: Wanted) -> int:
+    """How many runs stay only because they are unfinished and younger than a day."""
+    young = [
+        one
+        for one in _loose(ledger, known=entries(ledger), submitted=every_submission(ledger))
+        if _spared(one, wanted=wanted)
+    ]
+    return sum(not wanted.weights_only or bool(weight_files(ledger.workspace.run(one.identity))) for one in young)
 
 
 def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> Iterator[Candidate]:
@@ -100,11 +117,18 @@ def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> I
             yield one
 
 
-def _kept(ledger: Ledger, *, known: Mapping[str, Entry], submitted: list[Submitted]) -> set[str]:
-    """Runs that a report cites, that somebody holds, or that a running submission asks for."""
+def _loose(ledger: Ledger, *, known: Mapping[str, Entry], submitted: list[Submitted]) -> list[Entry]:
+    """Runs that no report cites, that nobody holds, and that no running submission asks for."""
     running = {one.submission for one in submitted if one.state == "running"}
     asked = {ask.identity for ask in every_ask(ledger) if ask.submission in running}
-    return {*cited(submitted), *asked, *(entry.identity for entry in known.values() if entry.held)}
+    kept = {*cited(submitted), *asked}
+    return [entry for entry in known.values() if not entry.held and entry.identity not in kept]
+
+
+def _spared(entry: Entry, *, wanted: Wanted) -> bool:
+    """Whether a run stays because somebody may be about to go on with it."""
+    named = wanted.older_than_seconds is not None or wanted.states is not None
+    return not named and entry.state in UNFINISHED and time.time() - entry.since <= YOUNG_SECONDS
 
 
 def _fits(one: Candidate, *, wanted: Wanted) -> bool:
@@ -117,16 +141,17 @@ def _fits(one: Candidate, *, wanted: Wanted) -> bool:
 
 def _run(entry: Entry, *, ledger: Ledger, remover: Remover, wanted: Wanted) -> Candidate:
     folder, age = ledger.workspace.run(entry.identity), time.time() - entry.since
+    weights = tuple(weight_files(folder))
+    loses = CHECKPOINTS_GO if weights and not entry.finished else ""
     if wanted.weights_only:
-        paths = tuple(weight_files(folder))
-        return Candidate("weights", entry.identity, entry.state, age, _bytes(paths), paths)
+        return Candidate("weights", entry.identity, entry.state, age, _bytes(weights), weights, loses)
     paths = (folder, *remover.files(entry.identity))
-    return Candidate("run", entry.identity, entry.state, age, _bytes(paths), paths)
+    return Candidate("run", entry.identity, entry.state, age, _bytes(paths), paths, loses)
 
 
 def _searches(ledger: Ledger, *, going: Collection[str]) -> Iterator[Candidate]:
     """Searches that have no run any more once some are gone; their trials are kept as text in lost+found."""
-    for search in searches(ledger, asked=[ask for ask in every_ask(ledger) if ask.identity not in going]):
+    for search in orphan_searches(ledger, asked=[ask for ask in every_ask(ledger) if ask.identity not in going]):
         yield Candidate("search", search.where, "", 0.0, 0, ())
 
 
@@ -170,7 +195,7 @@ def _drop_weights(ledger: Ledger, one: Candidate) -> bool:
 
 def _remove_search(ledger: Ledger, one: Candidate) -> bool:
     """Where a run of it is back or was kept, it stays."""
-    for search in searches(ledger, asked=every_ask(ledger)):
+    for search in orphan_searches(ledger, asked=every_ask(ledger)):
         if search.where == one.name and search.repair is not None:
             search.repair()
             return True
