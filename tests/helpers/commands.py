@@ -176,7 +176,10 @@ class Home:
 
     def until_gone(self, *, seconds: float = 15.0) -> None:
         """Wait until nothing that has this workspace lives; fails when something does for longer."""
-        until(lambda: self.alive() == {}, seconds=seconds, every=0.1)
+        deadline = time.monotonic() + seconds
+        while left := self.alive():
+            assert time.monotonic() < deadline, f"after {seconds:g} s there still are {[*map(_told, left.items())]}"
+            time.sleep(0.1)
 
     def newest_step(self) -> int:
         """The step of the newest checkpoint of any run; 0 when there is none."""
@@ -229,6 +232,16 @@ def kill(pid: int | None, number: int = signal.SIGKILL) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def _told(process: tuple[int, str]) -> str:
+    """A process with its command, its state, its parent and where in the kernel it waits."""
+    pid, line = process
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        kept = [" ".join(one.split()) for one in status if one.startswith(("State", "PPid", "SigPnd", "ShdPnd"))]
+        return f"{pid} {line}: {', '.join(kept)}, in {Path(f'/proc/{pid}/wchan').read_text()}"
+    return f"{pid} {line}"
 
 
 def until(condition: Callable[[], object], *, seconds: float = DEADLINE_SECONDS, every: float = 0.01) -> None:

@@ -169,7 +169,7 @@ def web() -> Iterator[Web]:
     thread.join()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of an S3 store: moto's server, a process of its own on a free port."""
     log = tmp_path_factory.mktemp("moto") / "log"
