@@ -95,6 +95,12 @@ def laboratory(postgres_server, project_of_hosts: Path, tmp_path_factory: pytest
 
 
 @pytest.fixture
+def in_full(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--hosts"):
+        pytest.skip("takes two minutes: pytest tests/cli/test_three_hosts.py --hosts")
+
+
+@pytest.fixture
 def hosts(laboratory: Hosts) -> Hosts:
     """All three at work, whatever was done to them before."""
     for host in laboratory.all:
@@ -297,7 +303,7 @@ def trials(address: str) -> Counter[str]:
 
 
 def test_a_search_over_hosts_stops_at_its_limit_goes_on_later_and_finds_what_one_machine_finds(
-    hosts: Hosts, user: Home, alone: Home, ledger: Ledger
+    in_full: None, hosts: Hosts, user: Home, alone: Home, ledger: Ledger
 ):
     name = submit(user, "searched", "--study-seconds", str(LIMIT_SECONDS))
     limit = f"the study's limit of {LIMIT_SECONDS} s"
