@@ -32,7 +32,7 @@ PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/po
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--hosts", action="store_true", help="Studies on three hosts in full: 24 runs instead of 12, and a search.")
+    parser.addoption("--hosts", action="store_true", help="Three hosts in full: 24 runs instead of 12, and a search.")
 
 
 @dataclass
