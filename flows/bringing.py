@@ -18,7 +18,6 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.runtime import flow_run
-from reconciling import state_of
 
 from knockout.declare.parallelism import Strategy
 from knockout.ledger.process import this_process
@@ -27,6 +26,7 @@ from knockout.submission.single import Ended, Order, bring
 from knockout.submission.waiting import wait_awake
 from knockout.training.launcher import Nursery
 from knockout.training.stop import BY_USER, Ending, Stop, handed_on
+from reconciling import state_of
 
 Made = TypeVar("Made")
 

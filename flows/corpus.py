@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from addresses import full_name
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -24,6 +23,7 @@ from prefect.task_runners import ProcessPoolTaskRunner
 from knockout.corpus.building import WORK
 from knockout.corpus.preparing.orders import do_order, write_order
 from knockout.corpus.preparing.workers import usable_cores
+from pools.addresses import full_name
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

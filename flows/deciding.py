@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bringing import interrupted
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed, Failed
-from reconciling import state_of
 
+from bringing import interrupted
 from knockout.cli.ending import stopping
 from knockout.cli.training_claims import Execution, check_names, show_trained, train_all
 from knockout.declare.claimed import choose_studies, claimed_studies
 from knockout.declare.claims_file import load_claims
 from knockout.errors import InputError
 from knockout.ledger.workspace import Workspace
+from reconciling import state_of
 
 
 def decide(only: Sequence[str], *, size: str | None, pool: str, workspace: Workspace) -> State[Any]:

@@ -9,18 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from addresses import enter, pool_of_this
-from bringing import interrupted, workspace_at
-from pooling import MOST_WAITING, PoolHands
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
-from reconciling import FLOW, state_of
-from run_log import StudyLog
-from study import walk
 
+from bringing import interrupted, workspace_at
 from corpus import CORES, PoolWorkers, TaskWorkers
 from knockout.errors import InputError, RunError
 from knockout.ledger.lost import is_lost, take_over
@@ -32,6 +27,11 @@ from knockout.submission.listener import Listener
 from knockout.submission.requests import Request, read_request, withdraw
 from knockout.submission.road import Road
 from knockout.training.stop import Stop
+from pools.addresses import enter, pool_of_this
+from pools.hands import MOST_WAITING, PoolHands
+from reconciling import FLOW, state_of
+from run_log import StudyLog
+from study import walk
 
 WAITING: Any = ThreadPoolTaskRunner(max_workers=MOST_WAITING)  # generic in a type that Prefect leaves open
 
@@ -85,9 +85,8 @@ def nightly(
     project: str | None = None,
 ) -> State[Any]:
     """Run studies with fresh seeds on the pool, and tell what changed; of a schedule one sweep at a time."""
-    from sweeps import scheduled_sweep, sweep  # what only this flow needs costs every study's start otherwise
-
     from knockout.cli.night import by_hand
+    from schedules.sweeps import scheduled_sweep, sweep  # what only this flow needs costs every study's start otherwise
 
     if schedule is not None:
         return scheduled_sweep(schedule, workspace=workspace_at(workspace))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bringing import bring_here
-from deploying import deploy_from
 from prefect import flow
 from prefect.client.schemas.objects import State
 
+from bringing import bring_here
 from knockout.declare.parallelism import Strategy
 from knockout.submission.single import Order
 from knockout.training.launcher import RestingNursery
+from pools.deploying import deploy_from
 
 ENTRYPOINT = "flows/resting.py:training"
 

@@ -24,8 +24,8 @@ from knockout.services.catalog import STUDIES, TRAINING
 from knockout.submission.slots import usable_slots
 
 if TYPE_CHECKING:
-    from warming import Warm
-    from working import PatientWorker
+    from workers.warming import Warm
+    from workers.working import PatientWorker
 
 LET_GO_SECONDS = 10.0
 """So long Prefect's workers may take to let go of their connections and flow runs."""
@@ -68,7 +68,7 @@ async def _signalled() -> None:
 
 async def _tend(pool: str) -> None:
     """See to it, now and then, that what was lost with another worker goes on."""
-    from tending import TEND_SECONDS, tend
+    from workers.tending import TEND_SECONDS, tend
 
     while True:
         await anyio.sleep(TEND_SECONDS)
@@ -77,7 +77,7 @@ async def _tend(pool: str) -> None:
 
 
 def _worker(pool: str, *, queue: str, slots: int | None, warm: Warm) -> PatientWorker:
-    from working import PatientWorker  # the folder is on no path before `main`
+    from workers.working import PatientWorker  # the folder is on no path before `main`
 
     return PatientWorker(
         pool,
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=None)
     given = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))  # as Prefect does for the flows that it loads
-    from warming import Warm
+    from workers.warming import Warm
 
     warm = Warm()
     asyncio.Runner().run(serve(pool=given.pool, slots=given.slots or usable_slots(), warm=warm))  # `_leave` closes it

@@ -16,7 +16,6 @@ from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
-from reconciling import FLOW, state_of
 
 from knockout.declare.plan import Cell
 from knockout.errors import RunEnded, RunError, ServiceError
@@ -24,6 +23,7 @@ from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
 from knockout.submission.waiting import raise_faults, wait_awake
+from reconciling import FLOW, state_of
 
 
 @task(name="corpus", cache_policy=NO_CACHE, persist_result=False)

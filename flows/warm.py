@@ -65,12 +65,12 @@ def _import() -> dict[str, Flow[Any, Any]]:
     import encodings.idna  # noqa: F401
 
     import anyio._backends._asyncio  # noqa: F401
-    import bringing
     import prefect.events.clients
     import prefect.flow_engine  # noqa: F401
-    import resting
 
+    import bringing
     import knockout.training.nursery  # noqa: F401  # torch and Lightning
+    import resting
 
     return {"flows/bringing.py:training": bringing.training, resting.ENTRYPOINT: resting.training}
 

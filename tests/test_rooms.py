@@ -103,7 +103,7 @@ def test_each_engine_has_one_room(engine: str):
 
 
 def test_flows_import_no_engine_but_prefect():
-    found = {m.split(".")[0] for path in (project.root() / "flows").glob("*.py") for m, _ in imports(path)}
+    found = {m.split(".")[0] for path in (project.root() / "flows").rglob("*.py") for m, _ in imports(path)}
     assert "prefect" in found
     assert found.isdisjoint(set(ENGINES) - {"prefect"})
 

@@ -19,8 +19,8 @@ ASK = """if True:
     import logging, sys
     sys.path.insert(0, sys.argv[1])
     from datetime import UTC, datetime, timedelta
-    import working
-    from warming import Warm
+    from workers import working
+    from workers.warming import Warm
 
     lines = []
     one = working.PatientWorker("pool", warm=Warm(), name="one")

@@ -101,7 +101,7 @@ class Bench:
 
         request = _request(num_runs, first_seed=first_seed, workspace=self.workspace)
         before, started = self._spent(), time.monotonic()
-        load_flow("submitting", server=self.prefect.url, retries=PATIENT).hand(request, workspace=self.workspace)
+        load_flow("pools.submitting", server=self.prefect.url, retries=PATIENT).hand(request, workspace=self.workspace)
         planned, study = self._await_end(request.submission)
         seconds = time.monotonic() - started
         time.sleep(SETTLE_SECONDS)
@@ -184,7 +184,7 @@ def opened(folder: Path) -> Iterator[Bench]:
     with ExitStack() as stack:
         server = replace(catalog.PREFECT, environment=_telling)
         prefect = stack.enter_context(_owned(server, workspace=workspace.folder))
-        load_flow("deploying", server=prefect.url, retries=PATIENT).deploy(pool=catalog.POOL)
+        load_flow("pools.deploying", server=prefect.url, retries=PATIENT).deploy(pool=catalog.POOL)
         load_flow("resting", server=prefect.url, retries=PATIENT).deploy_resting(pool=catalog.POOL)
         server = catalog.worker(pool=catalog.POOL, slots=SLOTS, prefect=prefect.url)
         worker = stack.enter_context(_owned(server, workspace=workspace.folder))

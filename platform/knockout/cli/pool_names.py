@@ -22,7 +22,7 @@ def check_pool(pool: str, *, server: str) -> None:
     from knockout.cli.flows import PATIENT, load_flow
 
     check_pool_name(pool)
-    load_flow("pools", server=server, retries=PATIENT).check_pool(pool)
+    load_flow("pools.inventory", server=server, retries=PATIENT).check_pool(pool)
 
 
 def say_unserved(pool: str) -> None:

@@ -92,7 +92,7 @@ def submit(
         declarations=declarations_of(Path.cwd(), study=found, workspace=place),
     )
     check_pool(pool, server=(server := prefect_address(place)))
-    handed = load_flow("submitting", server=server, retries=PATIENT).submit(request, workspace=place)
+    handed = load_flow("pools.submitting", server=server, retries=PATIENT).submit(request, workspace=place)
     print(f"submitted {request.submission}\naddress   {handed.address}")
     if not handed.workers:
         say_unserved(pool)
@@ -122,11 +122,11 @@ def worker(
     place = open_workspace(workspace)
     server = prefect_address(place)
     if remove:
-        count = load_flow("pools", server=server, retries=PATIENT).remove(pool)
+        count = load_flow("pools.inventory", server=server, retries=PATIENT).remove(pool)
         print(f"{pool}: removed, with {count} deployments")
         return
-    load_flow("pools", server=server, retries=PATIENT).check_kind(pool)
-    load_flow("deploying", server=server, retries=PATIENT).deploy(pool=pool)
+    load_flow("pools.inventory", server=server, retries=PATIENT).check_kind(pool)
+    load_flow("pools.deploying", server=server, retries=PATIENT).deploy(pool=pool)
     serving, port = catalog.worker(pool=pool, slots=slots, prefect=server), free_port()
     command, environment = serving.command(place.folder, port), serving.environment(place.folder, port, False)
     print(f"working for pool '{pool}' of {server}; Ctrl-C ends it", flush=True)
@@ -162,7 +162,7 @@ def _await_verdicts(submission: str, *, pool: str, ledger: Ledger) -> int:
     from knockout.ledger.lost import TAKE_OVER_SECONDS, goes_on
 
     workspace = ledger.workspace
-    flows = load_flow("submitting", server=prefect_address(workspace), retries=PATIENT)
+    flows = load_flow("pools.submitting", server=prefect_address(workspace), retries=PATIENT)
     follower, ended = Follower(ledger, submission, pool), 0.0
     while True:
         ledger.reconcile()

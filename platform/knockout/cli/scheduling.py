@@ -166,7 +166,7 @@ def _check_pool(wanted: Schedule, *, workspace: Workspace) -> bool:
     if (server := own_prefect(workspace)) is None:
         return True
     check_pool(wanted.pool, server=server)
-    return load_flow("pools", server=server, retries=PATIENT).num_online(wanted.pool) > 0
+    return load_flow("pools.inventory", server=server, retries=PATIENT).num_online(wanted.pool) > 0
 
 
 def _last(tick: Tick | None) -> dict[str, Any]:
@@ -205,8 +205,8 @@ def match_schedules(workspace: Workspace, *, server: str) -> None:
 
     known = schedules(workspace)
     for pool in dict.fromkeys(one.schedule.pool for one in known):
-        load_flow("deploying", server=server, retries=PATIENT).deploy(pool=pool)
-    load_flow("scheduling", server=server, retries=PATIENT).reconcile(known, workspace=workspace)
+        load_flow("pools.deploying", server=server, retries=PATIENT).deploy(pool=pool)
+    load_flow("schedules.scheduling", server=server, retries=PATIENT).reconcile(known, workspace=workspace)
 
 
 def _show_one(name: str, *, workspace: Workspace) -> None:
@@ -228,5 +228,5 @@ def _due(known: list[Any], *, workspace: Workspace) -> dict[str, float]:
     if not known:
         return {}
     services.apply_quiet_environment(workspace.folder)
-    flows = load_flow("scheduling", server=NO_SERVER, retries=PATIENT)
+    flows = load_flow("schedules.scheduling", server=NO_SERVER, retries=PATIENT)
     return {one.schedule: flows.soonest(one).timestamp() for one in known}

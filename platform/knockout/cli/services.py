@@ -60,8 +60,8 @@ def up(
         services.all_of(coming.values())
     prefect = coming["prefect"].result().url
     load_flow("reconciling", server=prefect, retries=PATIENT).reconcile(ledger)
-    load_flow("lost_sweeps", server=prefect, retries=PATIENT).close_lost(ledger, idle=not _works(place))
-    load_flow("deploying", server=prefect, retries=PATIENT).deploy(pool=POOL)
+    load_flow("schedules.lost_sweeps", server=prefect, retries=PATIENT).close_lost(ledger, idle=not _works(place))
+    load_flow("pools.deploying", server=prefect, retries=PATIENT).deploy(pool=POOL)
     keep_file(place)
     match_schedules(place, server=prefect)
     services.up_worker(place.folder, pool=POOL, slots=slots, prefect=prefect, say=_say)

@@ -90,7 +90,7 @@ def _address(ledger: Ledger, *, submission: str, server: str | None) -> str | No
     """Where Prefect shows a submission that was handed to a pool; None where no server is at hand that knows it."""
     if server is None or not has_request(submission, workspace=ledger.workspace):
         return None
-    found = load_flow("submitting", server=server, retries=PATIENT).flow_state(submission)
+    found = load_flow("pools.submitting", server=server, retries=PATIENT).flow_state(submission)
     return found.address if found is not None else None
 
 
@@ -99,13 +99,15 @@ def _lost(ledger: Ledger, *, server: str | None) -> Mapping[str, str]:
     lost = lost_to_pools(ledger)
     if server is None or not lost:
         return lost
-    over = load_flow("tending", server=server, retries=PATIENT).given_up(lost)
+    over = load_flow("workers.tending", server=server, retries=PATIENT).given_up(lost)
     return {name: pool for name, pool in lost.items() if name not in over}
 
 
 def _queues(server: str | None) -> list[Any]:
     """What the queues of a server hold; nothing where none runs."""
-    return [] if server is None else load_flow("overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
+    return (
+        [] if server is None else load_flow("pools.overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
+    )
 
 
 def _waiting(ledger: Ledger) -> list[SubmissionState]:

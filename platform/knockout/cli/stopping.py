@@ -91,8 +91,8 @@ def _call_off(ledger: Ledger, *, name: str, known: Sequence[Submission]) -> list
     found = [one for one in waiting if name in (one.study_name, one.submission)]
     for one in found:
         withdraw(one.submission, ledger=ledger)
-        server = prefect_address(ledger.workspace)
-        load_flow("submitting", server=server, retries=PATIENT).call_off(one.submission, reason="stopped by `knockout stop`")
+        submitting = load_flow("pools.submitting", server=prefect_address(ledger.workspace), retries=PATIENT)
+        submitting.call_off(one.submission, reason="stopped by `knockout stop`")
     return [f"{one.study_name} {one.submission}: cancelled before a worker began it" for one in found]
 
 

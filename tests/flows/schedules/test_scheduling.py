@@ -28,7 +28,7 @@ CALCULATE = """if True:
     from knockout import project
     sys.path.insert(0, str(project.root() / "flows"))
     from knockout.declare.schedules import Schedule
-    from scheduling import last_due, next_dates
+    from schedules.scheduling import last_due, next_dates
     answers = []
     for cron, after, until, count in json.loads(sys.argv[1]):
         asked = Schedule(schedule="s", cron=cron, timezone="Europe/Berlin", studies=["x"])

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from addresses import full_name, workspace_address
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterState, FlowRunFilterStateType
@@ -32,6 +31,7 @@ from knockout.submission.bind import BoundRun
 from knockout.submission.road import Road
 from knockout.submission.single import Order, has_ended
 from knockout.training.execute import Early, Execution
+from pools.addresses import full_name, workspace_address
 
 MOST_WAITING = 500
 """Runs that a submission has on its pool at a time; each costs a thread that waits."""

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from addresses import deployment_name, full_name
 from httpx import HTTPError
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -26,6 +25,7 @@ from knockout import __version__, project
 from knockout.declare.document import read_document
 from knockout.errors import ServiceError
 from knockout.services.catalog import STUDIES, TRAINING
+from pools.addresses import deployment_name, full_name
 
 
 def deploy(*, pool: str) -> None:

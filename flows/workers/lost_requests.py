@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from addresses import full_name, workspace_address
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
@@ -19,6 +18,7 @@ from prefect.states import Crashed
 from knockout.errors import ServiceError
 from knockout.ledger.store import Ledger
 from knockout.submission.requests import Request, waiting_requests
+from pools.addresses import full_name, workspace_address
 
 BEGIN_SECONDS = 180.0
 """So long a process may take to start on a busy machine."""

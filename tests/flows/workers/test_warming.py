@@ -14,7 +14,7 @@ ASK = """if True:
     sys.path.insert(0, sys.argv[1])
     from types import SimpleNamespace
     from prefect.workers.process import ProcessJobConfiguration
-    from warming import Warm, _newest_code
+    from workers.warming import Warm, _newest_code
 
     def takes(*, pull=[{"knockout.project.enter": {}}], related=True, **settings):
         environment = {**os.environ, "PREFECT__FLOW_RUN_ID": "1", **settings.pop("env", {})}

@@ -22,12 +22,12 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
 from prefect.states import Crashed, Scheduled
-from reconciling import OPEN
-from scheduling import TAG
 
 from knockout.errors import ServiceError
 from knockout.ledger.store import Ledger
 from knockout.ledger.ticks import RUNNING, last_ticks
+from reconciling import OPEN
+from schedules.scheduling import TAG
 
 BEGIN_SECONDS = 180.0
 """So long a flow run that a worker has may take to begin its sweep on a busy machine, or to tell how it ended."""

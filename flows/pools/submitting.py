@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from addresses import full_name, workspace_address
-from deploying import deploy
 from httpx import HTTPError, HTTPStatusError
-from pools import count_online
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
 from prefect.settings import get_current_settings
 from prefect.states import Cancelled
-from reconciling import OPEN
 
 from knockout.errors import ServiceError
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.submission.requests import Request, withdraw, write_request
+from pools.addresses import full_name, workspace_address
+from pools.deploying import deploy
+from pools.inventory import count_online
+from reconciling import OPEN
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from addresses import enter
-from bringing import interrupted
-from lost_sweeps import ask_again
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
-from reconciling import state_of
-from run_log import run_log
-from scheduling import last_due
 
+from bringing import interrupted
 from knockout.cli.ending import stopping
 from knockout.cli.night import Order, scheduled, spend
 from knockout.errors import KnockoutError, WorkspaceError
@@ -36,6 +31,11 @@ from knockout.ledger.store import Ledger
 from knockout.ledger.ticks import end_requested, end_tick, take_tick
 from knockout.ledger.workspace import Workspace
 from knockout.submission.schedules import find_schedule
+from pools.addresses import enter
+from reconciling import state_of
+from run_log import run_log
+from schedules.lost_sweeps import ask_again
+from schedules.scheduling import last_due
 
 POLL_SECONDS = 1.0
 STATES = {"Completed": "done", "Cancelled": "cancelled"}

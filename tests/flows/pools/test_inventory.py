@@ -11,7 +11,7 @@ COUNT = """if True:
     from knockout import project
     sys.path.insert(0, str(project.root() / "flows"))
     from prefect.client.schemas.objects import Worker
-    from pools import num_workers
+    from pools.inventory import num_workers
     names = ["host 7 studies", "host 7 training", "host 8 training", "other 7 studies", "KubernetesWorker 1", "studies"]
     print(num_workers([Worker(name=name, work_pool_id=uuid4()) for name in names]), num_workers([]))"""
 

@@ -22,8 +22,9 @@ from prefect.runner._flow_run_executor import FlowRunExecutor, FlowRunExecutorCo
 from prefect.runner._process_manager import ProcessHandle
 from prefect.workers.base import _is_within_polling_window
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
-from starting import NoHooks, WarmStarter
-from warming import Warm
+
+from workers.starting import NoHooks, WarmStarter
+from workers.warming import Warm
 
 TELL_SECONDS = 60.0
 """That it asks for no work is logged so often, however often its health is asked for."""

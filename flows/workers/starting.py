@@ -15,10 +15,10 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.runner._control_channel import ControlChannel
 from prefect.runner._process_manager import ProcessHandle
 from prefect.workers.process import ProcessJobConfiguration
-from warming import Started, Warm
 
 from knockout.errors import RunError
 from knockout.services.warm import Child
+from workers.warming import Started, Warm
 
 
 class ForkedProcess:

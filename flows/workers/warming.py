@@ -23,6 +23,7 @@ from knockout import project
 from knockout.services.warm import Child, ParentProcess, WarmParent
 from knockout.training.launcher import warm_environment
 
+FLOWS = project.root() / "flows"
 GRACE_SECONDS = 35.0
 """So long flow runs have to end when their worker does."""
 OF_A_RUN = "PREFECT__"
@@ -92,13 +93,13 @@ class Warm:
 
 def _newest_code() -> int:
     """When a file of the flows or the package was last changed, in nanoseconds; some milliseconds."""
-    folders = (Path(__file__).parent, Path(project.__file__).parent)
+    folders = (FLOWS, Path(project.__file__).parent)
     return max(path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*.py"))
 
 
 def _start(environment: Mapping[str, str]) -> ParentProcess:
     return subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("warm.py")), str(os.getpid())],
+        [sys.executable, str(FLOWS / "warm.py"), str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,

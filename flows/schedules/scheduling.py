@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from addresses import full_name
 from anyio.from_thread import start_blocking_portal
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -25,6 +24,7 @@ from knockout.declare.schedules import Schedule
 from knockout.errors import ServiceError
 from knockout.ledger.workspace import Workspace
 from knockout.submission.schedules import Known
+from pools.addresses import full_name
 
 TAG = "knockout schedule"
 FLOW = "nightly"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from httpx import HTTPError
-from pools import count_online
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
@@ -26,6 +25,7 @@ from prefect.exceptions import PrefectException
 
 from knockout.errors import ServiceError
 from knockout.services.catalog import STUDIES, TRAINING
+from pools.inventory import count_online
 
 MOST = 200
 """Flow runs of a queue that are counted."""

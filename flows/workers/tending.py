@@ -9,15 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from addresses import full_name, workspace_address
 from httpx import HTTPError
-from lost_requests import ask_for_unbegun
-from lost_sweeps import close_lost
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectException
-from reconciling import reconcile
 
 from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.lost import lost_submissions
@@ -25,6 +21,10 @@ from knockout.ledger.process import tells_leaving
 from knockout.ledger.store import Ledger, Submission
 from knockout.ledger.workspace import Workspace, open_workspace
 from knockout.submission.requests import pool_of_lost
+from pools.addresses import full_name, workspace_address
+from reconciling import reconcile
+from schedules.lost_sweeps import close_lost
+from workers.lost_requests import ask_for_unbegun
 
 TEND_SECONDS = 15.0
 WALKS = 3
