@@ -35,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--hosts", action="store_true", help="Three hosts in full: 24 runs instead of 12, and a search.")
 
 
+def pytest_configure() -> None:
+    """Heed what a script's background job ignores (POSIX, "Signals and Error Handling"): all that tests start would too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 @dataclass
 class Postgres:
     """A server that can be stopped and started again."""
