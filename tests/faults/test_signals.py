@@ -159,7 +159,20 @@ class Terminal:
                 return  # its last process is gone
 
     def code(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return code_of(self.pid)
+
+
+def code_of(pid: int) -> int:
+    """The exit code of a forked child, once it has ended."""
+    statuses: list[int] = []
+
+    def has_ended() -> bool:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        statuses.append(status)
+        return ended == pid
+
+    until(has_ended)
+    return os.waitstatus_to_exitcode(statuses[-1])
 
 
 @contextmanager
@@ -210,7 +223,7 @@ def test_a_terminal_that_is_closed_ends_a_study_as_a_signal_does(home: Home, tmp
     until(lambda: len(home.trainings()) == 2, every=0.1)
     os.read(handle, 65536)
     os.close(handle)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    assert code_of(pid) == 130
     home.until_gone(seconds=15)
     assert "Traceback" not in errors.read_text()
     assert [(one.state, one.reason) for one in home.submissions()] == [("cancelled", USER)]
