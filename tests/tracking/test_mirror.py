@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 SPLIT = {"embedding": 32_768, "attention": 16_384, "ffn": 16_384}
+QUESTION = "What do residual connections do for deep models?"
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def submit(mirror: Mirror, *, submission: str = "residual-1") -> str:
         "residual",
         submission=submission,
         tags={"host": "here"},
-        params={"seeds": 5},
+        params={"seeds": 5, "question": QUESTION},
         artifacts={"study.yaml": "study: residual\n"},
     )
 
@@ -68,6 +69,7 @@ def test_a_run_lies_under_its_submission_in_the_experiment_of_its_study(
 
     assert experiment is not None
     assert run.info.experiment_id == experiment.experiment_id
+    assert experiment.tags["mlflow.note.content"] == QUESTION
     assert run.info.run_name == "no-residual · nano · s3"
     assert run.info.status == "RUNNING"
     tags = run.data.tags

@@ -13,9 +13,6 @@ from knockout.cli.options import AsJson, Home, Slots
 if TYPE_CHECKING:
     from knockout.ledger.workspace import Workspace
 
-PAGES = {"prefect": "/runs", "mlflow": "/#/experiments"}
-"""Where a server's UI shows studies."""
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -45,7 +42,7 @@ def up(
     from knockout.cli.scheduling import match_schedules
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
-    from knockout.services.catalog import POOL
+    from knockout.services.catalog import PAGES, POOL
     from knockout.submission.schedules import keep_file
     from knockout.submission.slots import usable_slots
 

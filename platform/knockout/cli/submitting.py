@@ -15,6 +15,7 @@ from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
 from knockout.ledger.workspace import Workspace
 from knockout.report.terminal import control_lines, fairness_lines, metric_table, verdict_table
+from knockout.services.catalog import PAGES
 from knockout.submission import plain
 from knockout.submission.concluding import Concluding, open_variants
 from knockout.submission.options import Options
@@ -94,5 +95,5 @@ def _links(console: Console, *, concluding: Concluding, workspace: Workspace, ml
         console.print("mlflow   lacks what is named above; the next command writes it, or `knockout doctor` says why not")
     elif mlflow:
         running = [server for server in services.status(workspace.folder) if server.name == "mlflow" and server.healthy]
-        where = f"{running[0].url}/#/experiments" if running else "`knockout up` shows the curves of every run"
+        where = f"{running[0].url}{PAGES['mlflow']}" if running else "`knockout up` shows the curves of every run"
         console.print(f"mlflow   {where}", soft_wrap=True)

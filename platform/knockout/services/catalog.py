@@ -26,6 +26,8 @@ STUDIES = "studies"
 """The queue of a pool for flow runs that only wait for others."""
 TRAINING = "training"
 """The queue of a pool for flow runs that train."""
+PAGES = {"prefect": "/runs", "mlflow": "/#/experiments?workflowType=machine_learning"}
+"""Where a server's UI shows studies. Without the type MLflow opens for agents: their traces, prompts and gateways."""
 QUERY_SECONDS = 2
 """A worker asks its pool so often for work."""
 WORKER_GRACE_SECONDS = 40.0

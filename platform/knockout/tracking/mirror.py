@@ -51,12 +51,14 @@ class Mirror:
         params: Mapping[str, object],
         artifacts: Mapping[str, str],
     ) -> str:
-        """The parent run of a submission, in the experiment of its study. `artifacts` maps file names to
-        text.
+        """The parent run of a submission, in the experiment of its study, which the parameter `question` describes.
 
-        Returns the run's id.
+        `artifacts` maps file names to text. Returns the run's id.
         """
         experiment = study_experiment(self._client, workspace=self._workspace, study=study)
+        if "question" in params:
+            question = naming.text(params["question"], limit=naming.MAX_TAG_CHARACTERS)
+            self._client.set_experiment_tag(experiment, naming.DESCRIPTION, question)
         own = {"study": study, "submission": submission, "role": "submission"}
         run = self._open(experiment, key=naming.SUBMISSION, name=submission, tags=naming.tags({**tags, **own}))
         write_params(self._client, run=run, values=params)

@@ -31,6 +31,7 @@ REASON = f"{PREFIX}reason"
 ROLE = f"{PREFIX}role"
 DIVERGED = f"{PREFIX}diverged"
 PARENT = "mlflow.parentRunId"
+DESCRIPTION = "mlflow.note.content"
 
 MAX_PARAM_CHARACTERS = 500
 MAX_TAG_CHARACTERS = 5_000
