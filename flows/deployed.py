@@ -20,7 +20,7 @@ from corpus import CORES, PoolWorkers, TaskWorkers
 from knockout.errors import InputError, RunError
 from knockout.ledger.lost import is_lost, take_over
 from knockout.ledger.process import this_process
-from knockout.ledger.stops import stop_requested
+from knockout.ledger.stops import wanted_stop
 from knockout.ledger.store import Ledger, Submission
 from knockout.ledger.workspace import Workspace
 from knockout.submission.listener import Listener
@@ -137,11 +137,11 @@ def _ended_before(submission: str, *, workspace: Workspace) -> State[Any] | None
     ledger = Ledger(workspace)
     try:
         ledger.reconcile()
-        known, stopped = ledger.submission(submission), stop_requested(ledger, submission=submission)
+        known, stopped = ledger.submission(submission), wanted_stop(ledger, submission=submission)
     finally:
         ledger.close()
     if known is None:
-        return Cancelled(message="it was called off before a worker began it") if stopped else None
+        return Cancelled(message=stopped.reason) if stopped is not None else None
     if known.state == "running" or (is_lost(known) and not _taken_over(known, workspace=workspace)):
         return Cancelled(message=f"{known.owner or 'another process'} works on it")
     if is_lost(known):

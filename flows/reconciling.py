@@ -7,7 +7,6 @@ it; it is Completed only when every run that it owed has a result. To do it agai
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -16,7 +15,6 @@ from prefect.client.schemas.filters import (
     FlowFilterName,
     FlowRunFilter,
     FlowRunFilterId,
-    FlowRunFilterName,
     FlowRunFilterState,
     FlowRunFilterStateType,
     TaskRunFilter,
@@ -24,21 +22,21 @@ from prefect.client.schemas.filters import (
     TaskRunFilterState,
     TaskRunFilterStateType,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
+from prefect.client.schemas.objects import FlowRun, StateType, TaskRun
 from prefect.exceptions import PrefectException
-from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from knockout.errors import ServiceError
+from knockout.ledger.flow_runs import owed_flow_runs
 from knockout.ledger.lost import goes_on
 from knockout.ledger.process import tells_death
 from knockout.ledger.store import FINISHED, HELD, PRUNED, Ledger, LedgerRun, Submission
 from knockout.submission.requests import has_request
+from missed import database_mark, named, tell
+from states import FLOW, TRAINING, state_of
 
-FLOW = "study"
-TRAINING = "training"
-"""The flow of one run on a pool; its parameters name the run, and the submission that asked for it."""
 OPEN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
-"""States of what has not ended."""
+"""States of what has begun, and has not ended."""
+UNENDED = [*OPEN, StateType.SCHEDULED]
 ENDED = (*FINISHED, PRUNED, "failed", "cancelled", "timed-out")
 """States of a run that a task of its own can have come to."""
 SETTLE_SECONDS = 15.0
@@ -46,45 +44,38 @@ SETTLE_SECONDS = 15.0
 PAGE = 200
 
 
-def state_of(state: str, *, reason: str | None) -> State[Any]:
-    """The state in Prefect of what ended in a state of the ledger."""
-    match state:
-        case "done" | "diverged":
-            return Completed(message=reason)
-        case "pruned":
-            return Completed(name="Pruned", message=reason)
-        case "cancelled":
-            return Cancelled(message=reason)
-        case "timed-out":
-            return Failed(name="TimedOut", message=reason)
-    return Crashed(message=reason) if tells_death(reason) else Failed(message=reason)
-
-
 def reconcile(ledger: Ledger) -> list[str]:
-    """Set right every flow run of a submission that has ended, and every task run of it.
+    """Set right every flow run of a submission that has ended, and every task run of it; and tell of submissions that ended
+    while Prefect was out of reach, or that its database has lost.
 
     Returns:
-        The submissions whose flow runs were changed. Where nothing is open, two queries are made.
+        The submissions whose flow runs were changed or made. Where nothing is open or owed, three requests are made.
 
     Raises:
         ServiceError: Prefect's server does not answer.
     """
     try:
         with get_client(sync_client=True) as client:
-            if not (found := _unsettled(client)):
-                return []
-            known = {name: ledger.submission(name) for name in {_submission_of(run) for run in found}}
-            ended = [
-                (run, of)
-                for run in found
-                if (of := known.get(_submission_of(run))) is not None and _has_ended(of, ledger=ledger)
-            ]
-            ended = [(run, of) for run, of in ended if not _takes_over(run, submission=of)]
-            for run, submission in ended:
-                _close_one(client, run=run, submission=submission, ledger=ledger)
+            closed = _close_ended(client, ledger=ledger)
+            database = database_mark(client)
+            owed = [one for one in owed_flow_runs(ledger, database=database) if _has_ended(one, ledger=ledger)]
+            told = tell(client, owed, ledger=ledger, database=database)
     except (HTTPError, PrefectException) as error:
         raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
-    return list(dict.fromkeys(submission.submission for _, submission in ended))
+    return list(dict.fromkeys((*closed, *told)))
+
+
+def _close_ended(client: SyncPrefectClient, *, ledger: Ledger) -> list[str]:
+    """Close what is open of submissions that have ended; their names."""
+    found = _unsettled(client)
+    known = {name: ledger.submission(name) for name in {_submission_of(run) for run in found}}
+    ended = [
+        (run, of) for run in found if (of := known.get(_submission_of(run))) is not None and _has_ended(of, ledger=ledger)
+    ]
+    ended = [(run, of) for run, of in ended if not _takes_over(run, submission=of)]
+    for run, submission in ended:
+        _close_one(client, run=run, submission=submission, ledger=ledger)
+    return [submission.submission for _, submission in ended]
 
 
 def confirm(ledger: Ledger, *, submission: str) -> None:
@@ -100,20 +91,17 @@ def confirm(ledger: Ledger, *, submission: str) -> None:
     try:
         with get_client(sync_client=True) as client:
             open_ = [run for run in _unsettled(client) if _submission_of(run) == submission]
-            for run in {run.id: run for run in (*open_, *_named(client, submission))}.values():
+            for run in {run.id: run for run in (*open_, *named(client, submission))}.values():
                 _close_one(client, run=run, submission=one, ledger=ledger)
+            tell(client, [one], ledger=ledger, database=database_mark(client))
     except (HTTPError, PrefectException) as error:
         raise ServiceError(f"Prefect's server does not answer ({type(error).__name__})") from None
-
-
-def _named(client: SyncPrefectClient, name: str) -> list[FlowRun]:
-    return client.read_flow_runs(flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[name])))
 
 
 def _close_one(client: SyncPrefectClient, *, run: FlowRun, submission: Submission, ledger: Ledger) -> None:
     """Close a flow run; one that never began, beside the one that did, was made by a repeated request, and is removed."""
     twin = run.run_count == 0 and run.name != submission.submission and "run" not in run.parameters
-    if twin and _named(client, submission.submission):
+    if twin and named(client, submission.submission):
         client.delete_flow_run(run.id)
     else:
         _close(client, run=run, submission=submission, ledger=ledger)
@@ -127,7 +115,7 @@ def _submission_of(run: FlowRun) -> str:
 def _unsettled(client: SyncPrefectClient) -> list[FlowRun]:
     """Flow runs of studies and of their trainings that have not ended in Prefect, or one of whose tasks has not."""
     flow = FlowFilter(name=FlowFilterName(any_=[FLOW, TRAINING]))
-    open_ = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
+    open_ = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=UNENDED)))
     found: list[FlowRun] = []
     while True:
         page = client.read_flow_runs(flow_filter=flow, flow_run_filter=open_, limit=PAGE, offset=len(found))

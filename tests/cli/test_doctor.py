@@ -24,7 +24,9 @@ from knockout.ledger.workspace import Workspace, open_workspace
 from knockout.services import state
 from knockout.services.catalog import SERVERS
 from knockout.services.processes import identify
+from knockout.submission.rows import readable_rows
 from knockout.tracking.removal import Remover
+from knockout.training.checkpoints import save_checkpoint
 from knockout.upkeep.doctor import Diagnosis, diagnose, repair
 from knockout.upkeep.finding import Finding
 
@@ -96,6 +98,73 @@ def torn_checkpoint(place: Workspace) -> None:
     (unfinished(place) / "checkpoints" / "0000000020.pt").write_bytes(b"PK")
 
 
+def cut_off(place: Workspace) -> Path:
+    """A run that failed on its way at step 20, with two segments and two checkpoints; its folder."""
+    folder = unfinished(place)
+    rows_of = pq.read_table(folder / "metrics.parquet")
+    (folder / "metrics.parquet").unlink()
+    for step in (10, 20):
+        chosen = [step - 10 < number <= step for number in rows_of["step"].to_pylist()]
+        pq.write_table(rows_of.filter(chosen), folder / "metrics" / f"{step:010d}.parquet")
+        save_checkpoint(folder, step=step, state={"network": {}, "optimizer": {}})
+    return folder
+
+
+def lost_segment(place: Workspace) -> None:
+    (cut_off(place) / "metrics" / "0000000010.parquet").unlink()
+
+
+def lost_newest_segment(place: Workspace) -> None:
+    (cut_off(place) / "metrics" / "0000000020.parquet").unlink()
+
+
+def checkpoint_of_another_run(place: Workspace) -> None:
+    folder = cut_off(place)
+    other = place.run("1" * 20)
+    other.mkdir()
+    save_checkpoint(other, step=20, state={"network": {}, "optimizer": {}})
+    (other / "checkpoints" / "0000000020.pt").replace(folder / "checkpoints" / "0000000020.pt")
+    shutil.rmtree(other)
+
+
+def segment_of_another_run(place: Workspace) -> None:
+    path = cut_off(place) / "metrics" / "0000000010.parquet"
+    pq.write_table(pq.read_table(path).replace_schema_metadata({b"knockout.run": b"1" * 20}), path)
+
+
+def folder_at(name: str) -> Callable[[Workspace], None]:
+    """A folder in the place of a file of an unfinished run."""
+
+    def damage(place: Workspace) -> None:
+        path = cut_off(place) / name
+        path.unlink(missing_ok=True)
+        path.mkdir()
+
+    return damage
+
+
+def result_that_is_a_folder(place: Workspace) -> None:
+    (run_folder(place) / "result.json").unlink()
+    (run_folder(place) / "result.json").mkdir()
+
+
+def file_for_a_folder(place: Workspace) -> None:
+    folder = cut_off(place)
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "checkpoints").write_text("no folder")
+
+
+def linked_log(place: Workspace) -> None:
+    path = run_folder(place) / "log.txt"
+    path.rename(place.folder.parent / "log.txt")
+    path.symlink_to(place.folder.parent / "log.txt")
+
+
+def linked_lost_and_found(place: Workspace) -> None:
+    (place.folder.parent / "outside").mkdir()
+    (place.folder / "lost+found").symlink_to(place.folder.parent / "outside")
+
+
 def forgotten_report(place: Workspace) -> None:
     (place.folder / "reports" / "gone").mkdir()
     (place.folder / "reports" / "gone" / "report.html").write_text("<h1>gone</h1>")
@@ -163,6 +232,19 @@ def unlink(*parts: str) -> Callable[[Workspace], None]:
     return lambda place: place.folder.joinpath(*parts).unlink()
 
 
+def folder_for_a_database(name: str) -> Callable[[Workspace], object]:
+    """A folder where one of the workspace's databases belongs, with a file in it."""
+
+    def stand(place: Workspace) -> None:
+        path = place.folder / name
+        for part in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+            part.unlink(missing_ok=True)
+        path.mkdir(parents=True)
+        (path / "kept.txt").write_text("kept")
+
+    return stand
+
+
 DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "a folder that no run has": (orphan, "orphan", "runs/00000000000000000000"),
     "a result that the ledger lost": (
@@ -173,8 +255,25 @@ DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "a half-written file": (
         lambda p: (run_folder(p) / TEMPORARY).write_bytes(b"PAR"), "half-written", f"runs/*/{TEMPORARY}"
     ),
-    "a torn segment": (torn_segment, "damaged run", "runs/*"),
+    "a torn segment": (torn_segment, "damaged run", "runs/*/metrics/0000000020.parquet"),
+    "a lost segment": (lost_segment, "damaged run", "runs/*"),
+    "the newest segment lost": (lost_newest_segment, "damaged run", "runs/*"),
+    "a checkpoint of another run": (checkpoint_of_another_run, "damaged run", "runs/*/checkpoints/0000000020.pt"),
+    "a segment of another run": (segment_of_another_run, "damaged run", "runs/*/metrics/0000000010.parquet"),
+    "a log that is a folder": (folder_at("log.txt"), "damaged run", "runs/*/log.txt"),
+    "a result that is a folder": (result_that_is_a_folder, "damaged run", "runs/*"),
+    "an unfinished result that is a folder": (folder_at("result.json"), "damaged run", "runs/*/result.json"),
+    "a meaning that is a folder": (folder_at("meaning.json"), "damaged run", "runs/*/meaning.json"),
+    "a checkpoint that is a folder": (
+        folder_at("checkpoints/0000000030.pt"), "damaged run", "runs/*/checkpoints/0000000030.pt"
+    ),
+    "a file for a folder": (file_for_a_folder, "damaged run", "runs/*/checkpoints"),
+    "a log that is a link": (linked_log, "damaged run", "runs/*/log.txt"),
+    "a linked lost+found": (linked_lost_and_found, "link", "lost+found"),
     "a torn checkpoint": (torn_checkpoint, "damaged run", "runs/*/checkpoints/0000000020.pt"),
+    "an MLflow store that is a folder": (folder_for_a_database("mlflow/mlflow.db"), "MLflow", "mlflow/mlflow.db"),
+    "searches that are a folder": (folder_for_a_database("optuna.db"), "damaged searches", "optuna.db"),
+    "flow runs that are a folder": (folder_for_a_database("prefect/prefect.db"), "Prefect", "prefect/prefect.db"),
     "a corpus without manifest": (
         lambda p: (corpus_folder(p) / "manifest.json").unlink(), "damaged corpus", "corpora/tiny-*"
     ),
@@ -210,7 +309,8 @@ def test_damage_is_found_and_set_right_and_no_result_is_lost(place: Workspace, n
 
 def results(place: Workspace) -> set[bytes]:
     """Every sealed result in the workspace, wherever it lies."""
-    return {path.read_bytes() for path in place.folder.rglob("result.json") if "artifacts" not in path.parts}
+    found = (path for path in place.folder.rglob("result.json") if "artifacts" not in path.parts and path.is_file())
+    return {path.read_bytes() for path in found}
 
 
 def contents(place: Workspace) -> dict[str, bytes]:
@@ -483,3 +583,33 @@ def test_a_command_that_could_not_tell_mlflow_does_not_say_that_it_did(place: Wo
     code, said = finished.knockout("doctor", "--repair", "--workspace", str(place.folder))
     assert (code, "Traceback" in said) == (1, False), said
     assert "not repaired" in said
+
+
+def test_a_run_whose_metrics_cannot_be_read_keeps_mlflow_from_nothing(place: Workspace):
+    """The mirror is built again beside a run that is set right in the same go."""
+    folder = run_folder(place)
+    (folder / "metrics.parquet").write_bytes(b"PAR1")
+    (place.folder / "mlflow" / "mlflow.db").unlink()
+    assert readable_rows(folder) == ()
+    assert set_right(place) == {None}
+    assert diagnose(place) == Diagnosis((), ())
+
+
+def test_a_workspace_whose_folders_lead_out_of_it_is_told(place: Workspace):
+    (place.folder / "runs").rename(place.folder.parent / "elsewhere")
+    (place.folder / "runs").symlink_to(place.folder.parent / "elsewhere")
+    (finding,) = diagnose(place).findings
+    assert (finding.kind, finding.where, finding.repair) == ("link", "runs", None)
+
+
+def test_an_altered_result_that_the_ledger_lost_is_not_entered(place: Workspace):
+    folder = run_folder(place)
+    result = json.loads((folder / "result.json").read_text())
+    result["metrics"]["val_loss"] -= 1.0
+    (folder / "result.json").write_text(json.dumps(result))
+    rows(place.ledger, "DELETE FROM runs WHERE identity = ?", folder.name)
+    found = [one for one in diagnose(place).findings if one.kind == "damaged run"]
+    assert [(one.where, "its result says that val_loss is" in one.what) for one in found] == [(f"runs/{folder.name}", True)]
+    set_right(place)
+    assert folder.name not in identities(place)
+    assert (place.folder / "lost+found" / f"runs-{folder.name}" / "result.json").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from knockout.errors import InputError, RunError
+from knockout.errors import InputError, RunError, WorkspaceError
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, open_workspace
@@ -258,3 +258,29 @@ def test_ages_and_sizes_are_read_as_they_are_written():
     assert [shown_bytes(count) for count in (7, 1_500, 2e9)] == ["7 B", "1.5 kB", "2.0 GB"]
     with pytest.raises(InputError, match=r"'30' is not an age: .* as in 30d"):
         seconds("30")
+
+
+@pytest.mark.parametrize("name", ["lost+found", "runs", "corpora"])
+def test_nothing_is_deleted_behind_a_link(place: Workspace, tmp_path: Path, name: str):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "kept").write_text("kept")
+    if (place.folder / name).exists():
+        (place.folder / name).rename(tmp_path / "before")
+    (place.folder / name).symlink_to(victim)
+    with pytest.raises(WorkspaceError, match="a link stands where a folder belongs: nothing is deleted there"):
+        choose(place, Wanted(older_than_seconds=0.0))
+    assert [path.name for path in victim.iterdir()] == ["kept"]
+
+
+def test_weights_behind_a_link_stay_and_a_link_counts_as_its_own_bytes(place: Workspace, uncited: str, tmp_path: Path):
+    folder, outside = place.run(uncited), tmp_path / "outside"
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    assert choose(place, Wanted(weights_only=True)) == []
+    (run,) = [one for one in choose(place) if one.kind == "run"]
+    artifacts = sum(path.lstat().st_blocks * 512 for file in run.paths[1:] for path in (file, *file.rglob("*")))
+    assert run.num_bytes - artifacts <= 4096
+    assert ("run", uncited) in names(collect(place))
+    assert (outside / "weights.pt").exists()
+    assert not os.path.lexists(folder)

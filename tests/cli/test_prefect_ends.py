@@ -57,6 +57,13 @@ STATES = """if True:
         told |= {one.name: (one.state.name, one.state.message) for one in client.read_task_runs()}
     print(json.dumps(told))"""
 
+DOCTOR = """if True:
+    import contextlib, sys
+    sys.argv = ["knockout", "doctor"]
+    from knockout.cli import main
+    with contextlib.suppress(SystemExit):
+        main()"""
+
 
 def python(code: str, *arguments: str) -> str:
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
@@ -102,7 +109,10 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         ledger.reconcile()
         end(ledger, "c", state="timed-out", reason="longer than 1 seconds, in a later submission")
         end(ledger, "e", state="done", reason=None)
-        assert python(RECONCILE, str(workspace.folder), url) == "cancelled died failed finished timed-out"
+        monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
+        monkeypatch.setenv("KNOCKOUT_HOME", str(workspace.folder))
+        assert "died: Prefect was told how it ended" in python(DOCTOR).splitlines()
+        assert python(RECONCILE, str(workspace.folder), url) == "cancelled failed finished timed-out"
         told = json.loads(python(STATES, url))
         assert python(RECONCILE, str(workspace.folder), url) == ""
         assert json.loads(python(STATES, url)) == told
@@ -155,7 +165,7 @@ class Counting(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
-        self.wfile.write(b"[]")
+        self.wfile.write(b'{"id": "6f1f0b52-3f86-4a38-9d6a-0a4ad6bdf0a1"}' if self.path == "/api/flows/" else b"[]")
 
     def do_GET(self) -> None:
         self.send_response(404)
@@ -165,11 +175,11 @@ class Counting(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def test_where_nothing_is_open_two_queries_are_made(tmp_path):
+def test_where_nothing_is_open_or_owed_three_requests_are_made(tmp_path):
     workspace, Counting.asked = open_workspace(tmp_path / "home"), []
     Ledger(workspace).close()
     with HTTPServer(("127.0.0.1", 0), Counting) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         assert python(RECONCILE, str(workspace.folder), f"http://127.0.0.1:{server.server_port}") == ""
         server.shutdown()
-    assert Counting.asked == ["/api/flow_runs/filter", "/api/task_runs/filter"]
+    assert Counting.asked == ["/api/flow_runs/filter", "/api/task_runs/filter", "/api/flows/"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from knockout.cli.training_claims import Execution
+from knockout.submission.revision import revision
 
 QUIET = ("--no-prefect", "--no-mlflow")
 TRAIN = ("reproduce", "--kind", "train", *QUIET)
@@ -27,8 +28,10 @@ def home(shared_home, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """A project of its own: a study that has text, one whose text is gone, and one that cannot be read."""
     folder, written = tmp_path_factory.mktemp("reproducing"), shared_home.project
     study = (written / "ablations" / "small.yaml").read_text()
-    two = study.replace("seeds: 1", "seeds: 2\ncontrols: {aa: false}").replace(
-        "- id: one", "- id: T9-one\n    source: A. Paper 2024, against it"
+    two = (
+        study.replace("seeds: 1", "seeds: 2\ncontrols: {aa: false}")
+        .replace("- id: one", "- id: T9-one\n    source: A. Paper 2024, against it")
+        .replace("is: causal", "is: worse, than: baseline, by: 0.01")
     )
     for name, text in {
         "data/tiny.yaml": (written / "data" / "tiny.yaml").read_text(),
@@ -129,12 +132,25 @@ def test_results_are_logged_from_the_ledger_and_a_second_time_changes_nothing(ho
     assert "- Again: `knockout run works`" in text
     assert str(home.folder) not in text
     assert str(home.project) not in text
-    log.write_text(text + "\n<!-- knockout results · works · pico · 2020-01-01 -->\n## an older day\n")
-    assert home.here("results", "--write")[0] == 0
-    assert log.read_text() == text + "\n<!-- knockout results · works · pico · 2020-01-01 -->\n## an older day\n"
     code, said = home.here("results", "works")
     assert code == 0
     assert said in text
+    mark, row = "\n<!-- knockout results · works · pico · 2020-01-01 -->\n## an older day", "| `T9-one` | **not run** |\n"
+    log.write_text(f"{text}{mark}\n\n{row}")
+    for _ in range(2):
+        assert home.here("results", "--write")[0] == 0
+        newest, older = log.read_text().split(mark)
+        assert re.fullmatch(r" \(superseded by \d{4}-\d\d-\d\d\)\n\n" + re.escape(row), older)
+        since = f"Since 2020-01-01: `T9-one` not run → {verdict['outcome']}; declaration not recorded then, now `"
+        assert since in newest
+        assert re.sub(r"Since .*\n\n", "", newest) == text
+
+
+def test_results_name_the_revision_that_the_command_ran_with_and_no_run_is_made_by_it(home, first):
+    facts = home.facts("works")
+    assert facts["revision"] == revision()
+    assert f"- Revision: `{facts['revision']}`" in home.here("results", "works")[1]
+    assert all("revision" not in json.dumps(run.meaning) for run in home.runs())
 
 
 @pytest.mark.parametrize(

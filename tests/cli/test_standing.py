@@ -15,7 +15,7 @@ from knockout.ledger.stops import Wanted, request_stop
 from knockout.ledger.store import Ledger
 from knockout.ledger.tables import submissions
 from knockout.ledger.workspace import open_workspace
-from knockout.submission.requests import Request, write_request
+from knockout.submission.requests import Request, withdraw, write_request
 
 GONE = Owner(host_name(), 4_194_305, "never")
 """A process that no kernel of 64 bits numbers: it is dead."""
@@ -123,3 +123,13 @@ def test_all_of_a_study_that_goes_on_is_shown_newest_first_or_else_the_newest(le
         ledger.conclude(name, state="done", reason=None, facts={})
     request_stop(ledger, submissions=["handed"])
     assert list(shown(ledger)) == ["third"]
+
+
+def test_what_was_called_off_before_a_worker_began_it_is_shown_so(ledger: Ledger):
+    write_request(Request("handed", "small", ".", "gpus", handed=time.time()), workspace=ledger.workspace)
+    withdraw("handed", ledger=ledger)
+    assert shown(ledger) == shown(ledger, "handed") == {"handed": ("cancelled", "stopped by `knockout stop`")}
+    (one,) = overview(ledger).data["submissions"]
+    assert one["state"] == "cancelled"
+    submit(ledger, "later", owner=this_process())
+    assert list(shown(ledger)) == ["later"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -33,14 +34,19 @@ claims:
     expect: {variant: unfair, is: equivalent, to: fair}
 """
 
+TUNED = (
+    HANDICAPPED.replace("study: handicapped", "study: tuned")
+    .replace("seeds: 3\n", f"seeds: 3\n{SEARCH}")
+    .replace(", learning_rate: 0.00005", "")
+)
+
 
 @pytest.fixture(scope="module")
 def studies(shared_home):
     """The two studies, and the facts of one undisturbed run of each."""
     folder = shared_home.project / "ablations"
     (folder / "handicapped.yaml").write_text(HANDICAPPED)
-    tuned = HANDICAPPED.replace("study: handicapped", "study: tuned").replace("seeds: 3\n", f"seeds: 3\n{SEARCH}")
-    (folder / "tuned.yaml").write_text(tuned)
+    (folder / "tuned.yaml").write_text(TUNED)
     said = {}
     for name in ("handicapped", "tuned"):
         code, said[name] = shared_home.run(name)
@@ -61,8 +67,8 @@ def searched(home) -> dict[str, list[tuple]]:
 
 def test_a_variant_with_a_bad_learning_rate_of_its_own_is_flagged_and_judged_worse(studies, shared_home):
     assert outcomes(shared_home, "handicapped") == {"worse": "supported", "same": "refuted"}
-    serious = [flag for flag in shared_home.facts("handicapped")["fairness"] if flag["level"] == "serious"]
-    assert [(flag["kind"], flag["variant"]) for flag in serious] == [("handicap", "unfair")]
+    serious = [flag for flag in shared_home.facts("handicapped")["fairness"] if flag["kind"] == "handicap"]
+    assert [(flag["level"], flag["variant"]) for flag in serious] == [("serious", "unfair")]
     sentence = "unfair sets learning_rate to 5e-05 (baseline: 0.005) beside what it changes in the model"
     assert sentence in serious[0]["sentence"]
     assert sentence in studies["handicapped"].replace("\n", " ")
@@ -71,16 +77,20 @@ def test_a_variant_with_a_bad_learning_rate_of_its_own_is_flagged_and_judged_wor
     assert sentence in said.replace("\n", " ")
 
 
-def test_a_search_for_every_variant_undoes_the_handicap(studies, shared_home):
+def test_a_search_for_every_variant_takes_the_place_of_a_learning_rate_of_its_own(studies, shared_home):
     assert outcomes(shared_home, "tuned") == {"worse": "refuted", "same": "supported"}
     assert [flag for flag in shared_home.facts("tuned")["fairness"] if flag["kind"] in ("handicap", "untuned")] == []
     found = searched(shared_home)
     assert found["fair"] == found["unfair"]
     patches = {row["variant"]: row["patch"] for row in shared_home.facts("tuned")["differences"]}
-    assert patches["unfair"] == ["norm.kind: rms", "learning_rate: searched"]
-    code, said = shared_home.here("plan", "tuned")
-    assert code == 0
-    assert "unfair: norm.kind: rms, learning_rate: searched" in said.replace("\n", " ")
+    assert patches["unfair"] == ["norm.kind: rms"]
+    (note,) = [flag["sentence"] for flag in shared_home.facts("tuned")["fairness"] if flag["kind"] == "twins"]
+    assert note == "unfair changes nothing against fair: both are one model, trained by the same runs"
+    path = shared_home.project / "ablations" / "overwritten.yaml"
+    path.write_text(HANDICAPPED.replace("seeds: 3\n", f"seeds: 3\n{SEARCH}"))
+    code, said = shared_home.here("check", "overwritten")
+    assert code == 2
+    assert "variants.unfair.learning_rate: the search of learning_rate overwrites what 'unfair' sets" in said
 
 
 def test_every_variant_gets_the_same_search_and_its_trials_are_runs(studies, shared_home):
@@ -111,6 +121,26 @@ def test_a_second_command_searches_and_trains_nothing(studies, shared_home):
     assert searched(shared_home) == first
 
 
+def test_what_pruning_saved_is_the_same_where_another_study_trained_the_runs_to_their_end(studies, shared_home, home):
+    whole = (shared_home.project / "ablations" / "tuned.yaml").read_text().replace("study: tuned", "study: whole")
+    pruner = "pruner: {kind: median, startup: 2, after: 0.25}"
+    assert pruner in whole
+    (shared_home.project / "ablations" / "whole.yaml").write_text(whole.replace(pruner, "pruner: {kind: none}"))
+    shutil.copytree(shared_home.folder, home.folder, dirs_exist_ok=True)
+    for name in ("whole", "tuned"):
+        code, said = home.run(name)
+        assert code == 0, said
+    assert "nothing to train" in said
+    trials = [trial for one in home.facts("tuned")["study"]["tuned"] for trial in one["trials"]]
+    pruned = [trial for trial in trials if trial["state"] == "pruned"]
+    assert pruned
+    assert {trial["tokens"] for trial in pruned} == {6400}
+    # Each trial is 100 steps: what was spared lies after the step that its search ended it at.
+    spared = sum(100 - trial["last"][0] for trial in pruned) / (100 * len(trials))
+    assert f"tuning: {len(trials)} trials, {len(pruned)} pruned: {spared:.0%} of the tuning tokens saved" in said
+    assert searched(home) == searched(shared_home)
+
+
 def test_a_search_killed_in_the_middle_comes_to_the_same_end(studies, shared_home, home, until):
     process = home.begin("tuned")
     until(lambda: home.folder.joinpath("ledger.db").exists() and any(run.state == "done" for run in home.runs()))
@@ -123,7 +153,7 @@ def test_a_search_killed_in_the_middle_comes_to_the_same_end(studies, shared_hom
 
 def test_a_search_over_what_is_no_setting_is_refused_at_its_line(studies, shared_home):
     path = shared_home.project / "ablations" / "mistaken.yaml"
-    path.write_text(HANDICAPPED.replace("seeds: 3\n", f"seeds: 3\n{SEARCH.replace('learning_rate', 'learning_rat')}"))
+    path.write_text(TUNED.replace("learning_rate: {low", "learning_rat: {low"))
     code, said = shared_home.here("check", "mistaken")
     assert code == 2
     assert "learning_rat: no such setting" in said

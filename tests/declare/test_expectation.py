@@ -84,7 +84,7 @@ question: Does it matter?
 corpus: python-source
 size: pico
 variants:
-  a: {depth: 2}
+  a: {depth: 3}
   b: {depth: 5}
 seeds: 2
 claims:

@@ -80,8 +80,8 @@ def test_a_warm_up_may_take_the_whole_run_and_no_more() -> None:
     assert problems_of({"warmup_steps": 100}) == []
     (problem,) = problems_of({"warmup_steps": 101})
     assert problem == (
-        "warmup_steps: the warm-up is longer than the run of 100 steps, so that the peak learning rate is never reached; "
-        "at most 100, as in the study's `baseline: {warmup_steps: 10}`, or give the run more tokens"
+        "warmup_steps: the warm-up of 101 steps is longer than the run of 100 steps (6400 tokens at batch 4 × context 16), "
+        "whose learning rate never reaches its peak; set warmup_steps to at most 100, or give it more tokens"
     )
 
 

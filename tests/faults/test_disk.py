@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agreeing import invariants
+from agreeing import invariants, query
 from commands import Home
 
 LIMITED = """if True:
@@ -69,5 +69,26 @@ def test_a_disk_that_fills_at_any_point_of_a_study(home: Home, disk: Path):
     assert ends[0] != 0
     resize(disk, room=50_000_000)
     code, said = home.run("resumed", "--set", "tokens=3200")
+    assert code == 0, said
+    invariants(home)
+
+
+@pytest.mark.parametrize("room", [250_000, 700_000])
+def test_a_store_of_mlflow_that_finds_no_room_leaves_the_ledger_its_reason(home: Home, disk: Path, room: int):
+    """Its database alone takes some 2 MB while it is made; the ledger can still say how the submission ended."""
+    home.folder = disk / "home"
+    code, said = home.run("resumed", "--set", "tokens=3200")
+    assert code == 0, said
+    resize(disk, room=room)
+    code, said = home.knockout("run", "sibling", "--no-prefect", "--set", "tokens=3200")
+    assert "Traceback" not in said
+    assert any(words in said for words in SAID), said
+    assert home.alive() == {}
+    assert list((home.folder / "mlflow").glob(".mlflow.db*")) == list((home.folder / "mlflow").glob("mlflow.db*")) == []
+    ((state, reason),) = query(home.folder / "ledger.db", "SELECT state, reason FROM submissions WHERE study = 'sibling'")
+    assert (state == "done") == (code == 0)
+    assert state == "done" or any(words in reason for words in SAID), (state, reason)
+    resize(disk, room=50_000_000)
+    code, said = home.knockout("run", "sibling", "--no-prefect", "--set", "tokens=3200")
     assert code == 0, said
     invariants(home)

@@ -45,6 +45,8 @@ def test_a_baseline_that_changed_between_its_runs_is_seen(cell: MakeCell):
     assert found.passed is False
     assert found.effect == pytest.approx(0.2)
     assert "differs more than chance allows" in found.sentence
+    assert found.p is not None
+    assert found.sentence.endswith(f"; chance alone gives a difference as large in {100 * found.p:.2g} % of sound studies")
 
 
 def test_a_baseline_that_sees_the_future_is_held_against_itself_on_generation_loss(cell: MakeCell):

@@ -61,7 +61,8 @@ def test_a_part_that_is_trained_otherwise_than_the_baseline_is_a_handicap(settin
     first, *_ = fairness(planned(tmp_path, variant=variant))
     assert (first.kind, first.level, first.variant, first.size) == ("handicap", "serious", "other", "pico")
     assert f"other sets {said}" in first.sentence
-    assert not any(flag.kind == "handicap" for flag in fairness(planned(tmp_path, variant=variant, more=RATE)))
+    if not setting.startswith("learning_rate"):  # which a search of it leaves no variant to set
+        assert not any(flag.kind == "handicap" for flag in fairness(planned(tmp_path, variant=variant, more=RATE)))
 
 
 def test_a_variant_that_is_about_its_training_alone_is_only_noted(tmp_path: Path):

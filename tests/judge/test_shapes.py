@@ -107,6 +107,7 @@ def test_a_knee_is_where_doubling_first_gains_too_little(
     assert (verdict.outcome, verdict.effect, verdict.threshold) == (outcome, knee, 0.02)
     assert verdict.interval is not None
     assert verdict.interval.low <= knee <= verdict.interval.high
+    assert verdict.last == 8.0
     assert ("more seeds needed" in verdict.reason) == (outcome == "inconclusive")
 
 

@@ -96,6 +96,6 @@ def test_a_database_that_is_none_is_told_in_one_sentence(tmp_path: Path):
     ledger.workspace.ledger.write_bytes(b"no database" * 1000)
     for suffix in ("-wal", "-shm"):
         ledger.workspace.ledger.with_name(ledger.workspace.ledger.name + suffix).unlink(missing_ok=True)
-    with pytest.raises(WorkspaceError, match=r"the ledger .*ledger\.db cannot be read"):
+    with pytest.raises(WorkspaceError, match=r"the ledger .*ledger\.db is damaged \(file is not a database\): put a copy"):
         recall(ledger, shapes=["a"])
     ledger.close()

@@ -15,6 +15,7 @@ import pytest
 from knockout.errors import InputError, WorkspaceError
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
+from knockout.ledger.tables import LedgerLost
 from knockout.ledger.workspace import Workspace, open_workspace, write_atomically
 
 GONE = Owner(host=this_process().host, pid=2**22 + 1, started="never")
@@ -186,3 +187,16 @@ def test_a_pruned_run_is_no_result_and_may_be_claimed_by_who_wants_one(ledger: L
     assert not run.finished
     assert ledger.claim("a", owner=me)
     assert state_of(ledger, "a") == "leased"
+
+
+def test_a_file_that_took_the_ledgers_place_is_not_written_to(ledger: Ledger):
+    submit(ledger, "a")
+    ledger.workspace.ledger.rename(ledger.workspace.folder / "kept.db")
+    with pytest.raises(LedgerLost, match=r"ledger\.db was removed while this command was using it"):
+        ledger.claim("a", owner=this_process())
+    ledger.workspace.ledger.write_bytes(b"")
+    with pytest.raises(LedgerLost, match=r"ledger\.db is another file than it was while this command was using it"):
+        ledger.claim("a", owner=this_process())
+    assert ledger.workspace.ledger.read_bytes() == b""
+    (ledger.workspace.folder / "kept.db").rename(ledger.workspace.ledger)
+    assert ledger.claim("a", owner=this_process()), "it was only mislaid"

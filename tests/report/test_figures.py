@@ -60,6 +60,7 @@ def test_every_trial_of_a_search_is_in_its_table_and_the_chosen_one_marked(repor
     mine = table.filter(variant="no-mask")
     assert mine["state"].to_list() == ["done", "done", "diverged", "pruned", "done"]
     assert mine["loss"].to_list() == [3.5, 3.25, None, 5.75, 3.3]
+    assert mine["step"].to_list() == [60, 60, None, 20, 60]
     assert mine["chosen"].to_list() == [False, True, False, False, False]
 
 

@@ -92,6 +92,25 @@ def test_the_page_holds_every_part_in_order(page: str) -> None:
         assert text in page
 
 
+def test_the_page_says_how_effects_are_read_and_what_pruning_saved_over_all_variants(
+    report_facts: dict[str, Any], page: str
+) -> None:
+    assert "so + is worse for a loss; " in page
+    assert "p is Holm-adjusted over the study&#39;s claims at a size, and decides. The bar is the interval" in page
+    # In each of two searches one trial of five is pruned at step 20 of 60: 2 * 2/3 of 10 trials.
+    assert "Tuning, over all variants: 10 trials, 2 pruned: 13% of the tuning tokens saved" in page
+    assert "Revision" not in page
+    assert "How every variant was searched" not in page
+    tune = {"trials": 5, "seeds": 2, "sampler": {"kind": "random"}, "pruner": {"kind": "none"}, "extend": 0}
+    tune["depth"] = {"low": 2, "high": 8, "log": False}
+    told = render_html({**report_facts, "revision": "4c612c0+", "study": {**report_facts["study"], "tune": tune}})
+    assert "<dt>Revision</dt><dd><code>4c612c0+</code></dd>" in told
+    searched = (
+        "random over depth 2 to 8 (linear), 5 trials a cell on 2 seeds of their own, none beyond the ends, pruner none"
+    )
+    assert f"How every variant was searched: {searched}." in told
+
+
 def test_the_shipped_charts_are_all_drawn_in_their_order(report_facts: dict[str, Any], page: str) -> None:
     titles = [chart.title for chart in load_dashboard().charts if "expert" not in chart.title]
     assert [chart["title"] for chart in report_facts["charts"]] == titles
@@ -160,8 +179,10 @@ def test_a_forest_row_keeps_the_order_of_its_numbers() -> None:
     assert [tick["label"] for tick in drawn["ticks"]] == ["−1", "−0.1", "0", "0.1", "1"]
 
 
-def _effect(value: float | None, ends: Any, *, relation: str = "worse", metric: str = "val_loss") -> str:
-    return effect({"effect": value, "interval": ends, "relation": relation, "metric": metric})
+def _effect(
+    value: float | None, ends: Any, *, relation: str = "worse", metric: str = "val_loss", last: float | None = None
+) -> str:
+    return effect({"effect": value, "interval": ends, "relation": relation, "metric": metric, "last": last})
 
 
 def test_the_effect_of_each_shape_is_written_as_what_it_is() -> None:
@@ -172,6 +193,8 @@ def test_the_effect_of_each_shape_is_written_as_what_it_is() -> None:
     assert _effect(1.05, ends(1.02, 1.08), relation="ratio") == "× 1.05 [1.02, 1.08]"
     assert _effect(1.05, None, relation="ratio") == "× 1.05 unbounded"
     assert _effect(4.0, ends(2.0, 4.0), relation="knee") == "at 4 [2, 4]"
+    assert _effect(4.0, ends(2.0, 8.0), relation="knee", last=8.0) == "at 4 [2, 8 or beyond]"
+    assert _effect(8.0, ends(8.0, 8.0), relation="knee", last=8.0) == "at 8 or beyond [8 or beyond, 8 or beyond]"
     assert _effect(16.0, ends(16.0, None), relation="threshold") == "at 16 [16, beyond]"
     assert _effect(None, ends(math.inf, math.inf), relation="threshold") == "beyond [beyond, beyond]"
     assert _effect(None, None, relation="knee") == "–"
@@ -197,3 +220,12 @@ def test_numbers_are_written_for_readers() -> None:
     assert mean_sd({"mean": 3.3, "sd": None}) == "3.300"
     assert (duration(61), duration(7260), duration(None)) == ("1 min 01 s", "2 h 01 min", "–")
     assert (ratio(1.0), ratio(1.25), ratio(None)) == ("same", "+25 %", "–")
+
+
+def test_an_earlier_look_stands_above_the_verdicts_and_other_flags_below(report_facts: dict[str, Any]) -> None:
+    look = {"kind": "looks", "level": "serious", "variant": None, "size": "nano", "sentence": "judged before, at 2 seeds"}
+    seed = {"kind": "outlier", "level": "note", "variant": "v", "size": "nano", "sentence": "seed 3 of v lies far off"}
+    page = render_html({**report_facts, "fairness": [look, seed]})
+    assert page.count("judged before, at 2 seeds.") == 1
+    assert page.index("judged before, at 2 seeds.") < page.index('<table class="verdicts">') < page.index("seed 3 of v lies")
+    assert "<h2>Fairness</h2>" not in render_html({**report_facts, "fairness": [look]})

@@ -35,7 +35,8 @@ def rows(text: str) -> dict[str, list[str]]:
 
 def searched(variant: str) -> dict[str, Any]:
     """A search of three trials that takes half a minute."""
-    trials = [{"number": number, "seconds": 10.0, "flops": 1e12} for number in range(3)]
+    same = {"state": "done", "last": (60, 3.5), "tokens": 1000, "seconds": 10.0, "flops": 1e12}
+    trials = [{"number": number, **same} for number in range(3)]
     return {"variant": variant, "size": "nano", "trials": trials, "chosen": {"learning_rate": 1e-2}, "edges": {}}
 
 
@@ -141,7 +142,7 @@ def test_a_section_replaces_that_of_its_study_size_and_day_and_no_other():
     new = [Section("residual", "pico", DAY, "## today\n\nnew\n"), Section("ffn", "pico", DAY, "## ffn\n\nnew\n")]
     text = merge(merge(None, sections=old), sections=new)
     assert "replaced" not in text
-    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["ffn", "other size", "today", "older"]
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["ffn", "other size", "today", f"older (superseded by {DAY})"]
     assert merge(merge(None, sections=new), sections=[old[0], old[2]]) == text, "the order of writing must not show"
 
 

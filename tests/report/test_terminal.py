@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from knockout.judge import Judgement, RunRecord
-from knockout.report.terminal import metric_table, plain_lines, verdict_table
+from knockout.report.terminal import fairness_lines, metric_table, plain_lines, tuning_lines, verdict_table
 
 
 def printed(console: Console, table: object) -> str:
@@ -52,6 +53,15 @@ def test_a_metric_table_names_what_has_no_number(records: list[RunRecord], width
     assert ("±" in text) == (width == 140)
 
 
+def test_what_pruning_saved_is_told_for_the_whole_study(report_facts: dict[str, Any]) -> None:
+    (line,) = tuning_lines(report_facts["study"]["tuned"])
+    assert line.plain == "tuning: 10 trials, 2 pruned: 13% of the tuning tokens saved"
+    done = [trial for trial in report_facts["study"]["tuned"][0]["trials"] if trial["state"] == "done"]
+    (whole,) = tuning_lines([{"trials": done}])
+    assert whole.plain == "tuning: 3 trials, none pruned"
+    assert list(tuning_lines([])) == []
+
+
 def test_plain_lines_are_one_a_verdict(judgement: Judgement) -> None:
     lines = list(plain_lines(judgement.verdicts))
     assert len(lines) == len(judgement.verdicts)
@@ -62,3 +72,13 @@ def test_a_terminal_table_does_not_wait_for_matplotlib_or_polars() -> None:
     check = "import sys, knockout.report.terminal; print({'matplotlib', 'polars', 'torch', 'mlflow'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_what_results_give_reason_to_doubt_is_told_and_notes_on_the_plan_are_not_told_again() -> None:
+    said = [("unequal", "note"), ("outlier", "note"), ("looks", "serious"), ("edge", "serious")]
+    flags = [{"kind": kind, "level": level, "sentence": f"of {kind}"} for kind, level in said]
+    assert [line.plain for line in fairness_lines(flags)] == [
+        "Note: of outlier.",
+        "Fairness: of looks.",
+        "Fairness: of edge.",
+    ]

@@ -130,3 +130,11 @@ def test_a_parent_that_does_not_start_says_why(tmp_path):
     with pytest.raises(RunError, match=f"the parent did not start: there is no room; see {log}"):
         parent.wait()
     parent.close()
+
+
+def test_a_parent_that_is_killed_while_it_starts_names_the_signal():
+    parent = WarmParent(partial(start, "import time; time.sleep(600)"), name="the parent")
+    os.kill(parent.process.pid, signal.SIGKILL)
+    with pytest.raises(RunError, match=r"^the parent did not start: it was ended by SIGKILL \(out of memory\?\)$"):
+        parent.wait()
+    parent.close()

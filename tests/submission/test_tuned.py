@@ -11,15 +11,22 @@ from knockout.submission.curve import RunCurve
 from knockout.submission.tuned import Cost, TriedPoint, Tuned
 from knockout.training.metrics import MetricLog, seal_metrics
 
-FULL = 1_000
-
 
 def point(
-    number: int, state: str, *, tokens: int, spared: int = 0, loss: float | None = None, extends: str | None = None
+    number: int,
+    state: str,
+    *,
+    tokens: int,
+    until: int = 100,
+    seeds: int = 1,
+    loss: float | None = None,
+    extends: str | None = None,
 ) -> TriedPoint:
-    trial = Trial(number, {"learning_rate": 0.1}, state, loss, ((50, 4.0), (100, 3.0)), None, extends)  # type: ignore[arg-type]
+    """A trial whose search saw its run up to a step of 100, and whose runs were trained on some tokens of 1,000 a seed."""
+    curve = tuple((step, 5.0 - step / 50) for step in range(10, until + 1, 10))
+    trial = Trial(number, {"learning_rate": 0.1}, state, loss, curve, None, extends)  # type: ignore[arg-type]
     cost = Cost(seconds=tokens / 100, tokens=tokens, flops=tokens * 6.0)
-    return TriedPoint(trial, cost, full_tokens=FULL, spared_tokens=spared, identities=(f"{number}",), reused=False)
+    return TriedPoint(trial, cost, identities=tuple(f"{number}-{seed}" for seed in range(seeds)), reused=False)
 
 
 def tuned(*points: TriedPoint) -> Tuned:
@@ -27,17 +34,24 @@ def tuned(*points: TriedPoint) -> Tuned:
 
 
 def test_what_is_saved_lies_after_the_steps_at_which_trials_were_pruned():
-    """4,000 tokens in full; the pruned trial was trained on 400 by an earlier search and is pruned at 300, which spares 700;
-    the diverged one lacks 900 and spares nothing."""
-    found = tuned(
-        point(0, "done", tokens=1_000, loss=3.0),
-        point(1, "pruned", tokens=400, spared=700),
-        point(2, "diverged", tokens=100),
-        point(3, "done", tokens=1_000, loss=2.9, extends="learning_rate"),
-    )
-    assert found.saved_share == pytest.approx(700 / 4_000)
-    assert found.cost == Cost(seconds=25.0, tokens=2_500, flops=15_000.0)
-    assert found.sentence == "4 trials, 1 of them beyond the range, 1 pruned: 18% of the tuning tokens saved"
+    """4,000 tokens in full; the pruned trial is pruned at step 30 of 100, which spares 700 of its 1,000 tokens whether its
+    run ended there, or another study trained it on 400, or to its end; the diverged one lacks 900 and spares nothing."""
+    for trained in (300, 400, 1_000):
+        found = tuned(
+            point(0, "done", tokens=1_000, loss=3.0),
+            point(1, "pruned", tokens=trained, until=30),
+            point(2, "diverged", tokens=100, until=10),
+            point(3, "done", tokens=1_000, loss=2.9, extends="learning_rate"),
+        )
+        assert found.to_dict()["saved_share"] == pytest.approx(700 / 4_000)
+        assert found.cost == Cost(seconds=21.0 + trained / 100, tokens=2_100 + trained, flops=6.0 * (2_100 + trained))
+        assert found.sentence == "4 trials, 1 of them beyond the range, 1 pruned: 18% of the tuning tokens saved"
+
+
+def test_the_further_seeds_of_a_pruned_trial_are_saved_whole():
+    """Three seeds of 1,000 tokens a trial: of 6,000 in full, the pruned one spares 500 of its first seed and two seeds."""
+    found = tuned(point(0, "done", tokens=3_000, seeds=3, loss=3.0), point(1, "pruned", tokens=500, until=50, seeds=3))
+    assert found.to_dict()["saved_share"] == pytest.approx(2_500 / 6_000)
 
 
 def test_a_search_without_pruning_says_how_many_trials_it_had():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
+import os
 import signal
 import sqlite3
 import subprocess
@@ -15,6 +17,8 @@ import pytest
 import sqlalchemy.exc
 
 from knockout.errors import WorkspaceError
+from knockout.tracking.background import BackgroundMirror
+from knockout.tracking.database_file import is_held
 from knockout.tracking.inspection import damage
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.store import folder, import_mlflow, prepare
@@ -174,6 +178,47 @@ def test_a_disk_without_room_is_not_blamed_on_a_version(tmp_path: Path, monkeypa
     monkeypatch.setattr("sqlite3.dbapi2.connect", without_room)
     with pytest.raises(WorkspaceError, match=r"mlflow\.db cannot be read or written: database or disk is full$"):
         prepare(tmp_path)
+
+
+@pytest.mark.parametrize("pages", [3, 40, 200])
+def test_a_draft_that_found_no_room_gives_it_back_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    """In the first tables, between the migrations, and when the draft is whole: the store has some 250 pages."""
+
+    def with_little_room(*given: Any, **settings: Any) -> sqlite3.Connection:
+        connection = CONNECT(*given, **settings)
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    import_mlflow()
+    monkeypatch.setattr("sqlite3.dbapi2.connect", with_little_room)
+    with pytest.raises(WorkspaceError, match=r"mlflow\.db cannot be read or written: database or disk is full$"):
+        prepare(tmp_path)
+    assert [path.name for path in folder(tmp_path).iterdir()] == ["store.lock"]
+    here = str(folder(tmp_path))
+    held = [path for path in Path("/proc/self/fd").iterdir() if os.path.realpath(path).startswith(here)]
+    assert {os.stat(path).st_size for path in held if "-shm" not in os.readlink(path)} <= {0}
+
+
+def test_a_wait_for_a_file_that_another_connection_writes_to_is_told_in_a_line(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    with closing(sqlite3.connect(folder(workspace) / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        mirror = BackgroundMirror(workspace)
+        mirror.perform("all", lambda mirror: mirror.open_submission("s", submission="1", tags={}, params={}, artifacts={}))
+
+        def end_the_wait(line: str) -> None:
+            said.append(line)
+            other.execute("ROLLBACK")
+
+        assert mirror.close(timeout_seconds=60, say=end_the_wait) is None
+    assert said == ["waiting for MLflow's database, which another process holds …"]
+    assert not is_held(folder(workspace) / "mlflow.db")
+    logging.getLogger("mlflow.store.db.utils").error("SQLAlchemy database error, with thirty lines of SQL")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_locked_file_is_not_blamed_on_a_version(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench import Bench
 
 from knockout.corpus.prepare import Prepared, prepare
 from knockout.declare.architecture import Architecture
@@ -17,7 +18,8 @@ from knockout.declare.document import Document
 from knockout.declare.recipe import Recipe
 from knockout.declare.settings import defaults
 from knockout.ledger.identity import identity, meaning
-from knockout.ledger.workspace import write_json
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import open_workspace, write_json
 from knockout.services.environment import quiet_environment
 from knockout.training.launcher import Child, Nursery
 from knockout.training.spec import MEANING, Runtime
@@ -102,3 +104,10 @@ def until() -> Callable[[Callable[[], object]], None]:
             time.sleep(0.002)
 
     return wait
+
+
+@pytest.fixture
+def bench(laboratory: Laboratory, tmp_path: Path) -> Iterator[Bench]:
+    ledger = Ledger(open_workspace(tmp_path / "home"))
+    yield Bench(laboratory, ledger)
+    ledger.close()

@@ -16,7 +16,7 @@ from knockout.corpus.prepare import folder_of
 from knockout.declare.corpus import Corpus
 from knockout.declare.load import as_path, load_corpus, load_size, read_corpus
 from knockout.declare.problems import nearest
-from knockout.errors import InputError
+from knockout.errors import InputError, quoted
 
 
 def all_declared() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def find_prepared(name: str, *, vocabulary: int | None, folder: Path) -> Path:
     if path is None and name not in names:
         if name not in there and name not in [one.folder.name for one in here]:
             known = sorted({*names, *there})
-            raise InputError(f"no corpus '{name}' (there are {', '.join(known)}){nearest(name, known)}")
+            raise InputError(f"no corpus {quoted(name)} (there are {', '.join(known)}){nearest(name, known)}")
         return choose(name, vocabulary=vocabulary, folder=folder, said=name).folder
     try:
         corpus, base = read_corpus(path) if path is not None else load_corpus(name)

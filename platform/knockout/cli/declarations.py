@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,11 +42,15 @@ def register(app: typer.Typer) -> None:
 def check(
     studies: Annotated[list[str], typer.Argument(metavar="STUDY...", help="Study files, or names in ablations/.")],
 ) -> None:
-    """Check declarations: every problem of every file, with its line; exit code 2 when there is one."""
+    """Check declarations: every problem of every file, with its line; exit code 2 when there is one.
+
+    What may not be meant is a note, and no problem: claims that cannot be decided, variants that change nothing.
+    """
     from knockout.account.matching import plan_study
     from knockout.declare.claims_file import is_claims_file, load_claims
     from knockout.declare.load import find_study, load_study
     from knockout.errors import InputError
+    from knockout.judge.foreseen import foreseen
 
     messages = []
     for name in studies:
@@ -60,6 +64,8 @@ def check(
         else:
             cells, runs, claims = len(planned.cells), len(planned.runs), len(planned.study.claims)
             print(f"{name}: ok: {_many(cells, 'cell')}, {_many(runs, 'run')}, {_many(claims, 'claim')}")
+            for flag in foreseen(planned):
+                print(f"{name}: note: {flag.sentence}")
     if messages:
         raise InputError("\n".join(messages))
 
@@ -135,13 +141,23 @@ def schema(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write instead of the terminal.")] = None,
 ) -> None:
     """Write the JSON Schema of a study or a corpus, for editors."""
-    from knockout.declare.study_schema import study_schema
-
-    text = json.dumps(study_schema(), indent=2)
+    text = json.dumps(_schema(of), indent=2)
     if output is None:
         print(text)
     else:
         _write(output, text=text + "\n")
+
+
+def _schema(of: Declared) -> dict[str, Any]:
+    match of:
+        case Declared.STUDY:
+            from knockout.declare.study_schema import study_schema
+
+            return study_schema()
+        case Declared.CORPUS:
+            from knockout.declare.corpus_schema import corpus_schema
+
+            return corpus_schema()
 
 
 def _write(path: Path, *, text: str) -> None:

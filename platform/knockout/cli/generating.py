@@ -77,7 +77,7 @@ def _sampling(*, greedy: bool, top_k: int | None, top_p: float | None, temperatu
     from pydantic import TypeAdapter, ValidationError
 
     from knockout.declare.sampling import Sampling
-    from knockout.errors import InputError
+    from knockout.errors import InputError, in_line
 
     cuts: dict[str, Any] = {"top_k": top_k, "top_p": top_p}
     given = [kind for kind, value in cuts.items() if value is not None]
@@ -91,7 +91,7 @@ def _sampling(*, greedy: bool, top_k: int | None, top_p: float | None, temperatu
     except ValidationError as error:
         problem = error.errors()[0]
         option = {"k": "--top-k", "p": "--top-p"}.get(str(problem["loc"][-1]), f"--{problem['loc'][-1]}")
-        raise InputError(f"{option} {problem['input']}: {problem['msg'].removeprefix('Input ')}") from None
+        raise InputError(f"{option} {in_line(str(problem['input']))}: {problem['msg'].removeprefix('Input ')}") from None
 
 
 def find_run(run: str, *, ledger: Ledger) -> str:
@@ -100,7 +100,7 @@ def find_run(run: str, *, ledger: Ledger) -> str:
     Raises:
         InputError: there is none, or more than one run begins so.
     """
-    from knockout.errors import InputError
+    from knockout.errors import InputError, quoted
 
     study, colon, variant = run.partition(":")
     if not colon:
@@ -115,4 +115,4 @@ def find_run(run: str, *, ledger: Ledger) -> str:
         for _, identity in asked:
             if identity in finished:
                 return identity
-    raise InputError(f"no finished run of variant '{variant}' of study '{study}' in {ledger.workspace.folder}")
+    raise InputError(f"no finished run of variant {quoted(variant)} of study {quoted(study)} in {ledger.workspace.folder}")

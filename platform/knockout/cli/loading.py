@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from knockout import project
 from knockout.account.matching import plan_study
 from knockout.declare.architecture import Architecture
@@ -9,7 +11,7 @@ from knockout.declare.claim import BASELINE
 from knockout.declare.load import Loaded, Overrides, find_study, load_preset, load_size, load_study, validate
 from knockout.declare.problems import nearest
 from knockout.declare.settings import defaults
-from knockout.errors import InputError
+from knockout.errors import InputError, quoted
 
 
 def load(
@@ -41,14 +43,21 @@ def architecture_of(name: str) -> dict[str, Architecture]:
         path = find_study(study)
     except InputError:
         known = [*project.names("ablations/presets"), *project.names("ablations/sizes"), *project.names("ablations")]
-        raise InputError(f"no preset, size or study '{name}' (there are {', '.join(known)}){nearest(name, known)}") from None
+        there = f"(there are {', '.join(known)}){nearest(name, known)}"
+        raise InputError(f"no preset, size or study {quoted(name)} {there}") from None
     cells = plan_study(load_study(path)).cells
     chosen = [cell for cell in cells if variant in ("", cell.variant)]
     if not chosen:
         known = list(dict.fromkeys(cell.variant for cell in cells))
-        raise InputError(f"{study} has no variant '{variant}' (there are {', '.join(known)}){nearest(variant, known)}")
+        raise InputError(f"{study} has no variant {quoted(variant)} (there are {', '.join(known)}){nearest(variant, known)}")
     chosen.sort(key=lambda cell: cell.variant != BASELINE)
     return {f"{cell.variant} · {cell.size}": cell.architecture for cell in chosen}
+
+
+def report_commands(study: str, *, reported: Sequence[str]) -> str:
+    """`with others: ...`, a command for each of the arguments that have a report; empty where there are none."""
+    commands = [f"`{f'knockout report {study} {arguments}'.strip()}`" for arguments in reported]
+    return f"with others: {', '.join(commands)}" if commands else ""
 
 
 def study_name(study: str) -> str:

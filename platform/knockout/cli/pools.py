@@ -179,6 +179,7 @@ def _await_verdicts(submission: str, *, pool: str, ledger: Ledger) -> int:
 
 
 def _show(ledger: Ledger, ended: Submission) -> int:
+    from knockout.ledger.aside import report_folder
     from knockout.report.html import write_html
 
     print(f"{ended.study}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
@@ -186,6 +187,6 @@ def _show(ledger: Ledger, ended: Submission) -> int:
     for verdict in facts["verdicts"] if facts is not None else ():
         print(f"{verdict['claim']} {verdict['size']} {verdict['outcome']}: {verdict['reason']}")
     if facts is not None:
-        folder = ledger.workspace.report(ended.study, arguments=facts["study"]["arguments"])
+        folder = report_folder(ledger.workspace, study=ended.study, arguments=facts["study"]["arguments"])
         print(f"report   {write_html(facts, folder=folder)}")  # another machine may have written its own
     return 0 if ended.state == "done" else 1

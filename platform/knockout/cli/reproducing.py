@@ -113,20 +113,23 @@ def results(
     """Show what studies gave, from the workspace's ledger: verdicts, machine, versions, cost, and the command for it.
 
     There is a section for each study and size. `--write` replaces the sections of the same study, size and day in
-    ablations/RESULTS.md of the current folder, and keeps all others.
+    ablations/RESULTS.md of the current folder, and keeps all others; it says what changed since the section of the day
+    before, and calls that one superseded.
     """
-    from knockout.cli.training_claims import result_sections
+    from knockout.cli.training_claims import results_of
     from knockout.report.results import show, write_log
 
     log = Path("ablations") / "RESULTS.md"
     if write and not log.parent.is_dir():
         raise InputError(f"{log} cannot be written: there is no folder ablations/ here; go to the project's folder")
-    sections = result_sections(studies or (), workspace=workspace)
+    found = results_of(studies or (), workspace=workspace)
+    for line in found.left_out:
+        print(line, file=sys.stderr)
     if not write:
-        print(show(sections), end="")
+        print(show(found.sections), end="")
         return
-    write_log(log, sections=sections)
-    print(f"{log}: {len(sections)} section{'' if len(sections) == 1 else 's'} written")
+    write_log(log, sections=found.sections, declared=found.declared)
+    print(f"{log}: {len(found.sections)} section{'' if len(found.sections) == 1 else 's'} written")
 
 
 def _check_pool(pool: str | None, *, starting: bool, slots: int | None, prefect: bool) -> None:

@@ -63,6 +63,7 @@ def run(
         run_seconds=run_seconds,
         study_seconds=study_seconds,
         mlflow=mlflow,
+        prefect=prefect,
         devices=devices,
         strategy=strategy,
     )
@@ -80,10 +81,11 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a study's report anew from its run files, and print where it is, or the same facts as data."""
-    from knockout.cli.loading import study_name
+    from knockout.cli.loading import report_commands, study_name
     from knockout.cli.settling import set_right
     from knockout.declare.load import Overrides, find_study
-    from knockout.errors import InputError
+    from knockout.errors import InputError, quoted
+    from knockout.ledger.aside import report_folder
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.report.html import write_html
@@ -95,15 +97,17 @@ def report(
     name, arguments = study_name(study), overrides.arguments
     facts = ledger.facts(name, arguments=arguments)
     if facts is None:
-        if not (reported := ledger.reported(name)):
-            find_study(study)
-        others = [f"knockout report {name} {known}".strip() for known in reported]
-        there = f"; there are: {', '.join(others)}" if others else ""
+        if others := report_commands(name, reported=ledger.reported(name)):
+            raise InputError(f"{quoted(name)} has no report in {place.folder} with these settings, but {others}")
+        find_study(study)
         command = f"knockout run {study} {arguments}".strip()
-        raise InputError(f"no report of '{name}' in {place.folder}: run it first with `{command}`{there}")
+        raise InputError(f"no report of {quoted(name)} in {place.folder}: run it first with `{command}`")
     for note in _outdated(facts, study=study, arguments=arguments, newest=ledger.reported(name)[0]):
         print(note, file=sys.stderr)
-    print(json.dumps(facts, indent=1) if as_json else write_html(facts, folder=place.report(name, arguments=arguments)))
+    if as_json:
+        print(json.dumps(facts, indent=1))
+    else:
+        print(write_html(facts, folder=report_folder(place, study=name, arguments=arguments)))
 
 
 def _outdated(facts: Mapping[str, Any], *, study: str, arguments: str, newest: str) -> Iterator[str]:

@@ -87,7 +87,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show which services run, what waits in which queue, what is being trained, and how the newest submissions ended."""
-    from knockout.cli.settling import set_right
+    from knockout.cli.settling import set_right, set_right_in_prefect
     from knockout.cli.standing import overview, standing
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
@@ -95,6 +95,7 @@ def status(
     place = open_workspace(workspace)
     ledger = Ledger(place)
     set_right(ledger)
+    set_right_in_prefect(ledger)
     shown = overview(ledger) if name is None else standing(ledger, name=name)
     if as_json:
         print(json.dumps(shown.data, indent=1, default=str))

@@ -15,9 +15,10 @@ from knockout.cli.flows import PATIENT, load_flow
 from knockout.cli.loading import study_name
 from knockout.cli.prefect_server import answering_prefect
 from knockout.cli.stopping import check_known
-from knockout.errors import InputError
+from knockout.errors import InputError, quoted
+from knockout.ledger.stops import BY_COMMAND
 from knockout.ledger.store import Ledger
-from knockout.submission.requests import has_request, waiting_requests
+from knockout.submission.requests import has_request, waiting_requests, withdrawn_requests
 from knockout.submission.tables import queue_table, run_table, service_table, submission_table
 from knockout.submission.watching import WAITING, SubmissionState, lost_to_pools, runs, submissions
 
@@ -47,7 +48,8 @@ def overview(ledger: Ledger) -> Shown:
     services.apply_quiet_environment(ledger.workspace.folder)
     servers = services.status(ledger.workspace.folder)
     server = next((one.url for one in servers if one.name == "prefect" and one.healthy), None)
-    newest = [*_waiting(ledger), *submissions(ledger, limit=NEWEST, lost=_lost(ledger, server=server))]
+    begun = submissions(ledger, limit=NEWEST, lost=_lost(ledger, server=server))
+    newest = [*_waiting(ledger), *sorted([*begun, *_called_off(ledger)], key=_time, reverse=True)[:NEWEST]]
     queues = _queues(server)
     tables = [service_table(servers), *([queue_table(queues)] if queues else [])]
     data = {
@@ -67,12 +69,12 @@ def standing(ledger: Ledger, *, name: str) -> Shown:
         InputError: there is no such study or submission, or nothing of it was ever begun.
     """
     wanted, server = study_name(name), answering_prefect(ledger.workspace)
-    waiting = [item for item in _waiting(ledger) if wanted in (item.study, item.submission)]
-    of = [*waiting, *submissions(ledger, of=wanted, lost=_lost(ledger, server=server))]
+    unbegun = [item for item in (*_waiting(ledger), *_called_off(ledger)) if wanted in (item.study, item.submission)]
+    of = [*unbegun, *submissions(ledger, of=wanted, lost=_lost(ledger, server=server))]
     if not of:
         check_known(wanted, submissions=ledger.submissions())
-        raise InputError(f"nothing of '{wanted}' was ever submitted to {ledger.workspace.folder}")
-    of.sort(key=lambda item: (item.created, item.submission), reverse=True)
+        raise InputError(f"nothing of {quoted(wanted)} was ever submitted to {ledger.workspace.folder}")
+    of.sort(key=_time, reverse=True)
     shown = [_page(item, ledger=ledger, server=server) for item in [item for item in of if item.state in OPEN] or of[:1]]
     first, *others = (page.data for page in shown)
     return Shown({**first, "others": others}, [table for page in shown for table in page.tables])
@@ -112,8 +114,23 @@ def _queues(server: str | None) -> list[Any]:
 
 def _waiting(ledger: Ledger) -> list[SubmissionState]:
     """What was handed to a pool, and no worker has begun."""
-    known = frozenset(item.submission for item in ledger.submissions())
     return [
-        SubmissionState(request.submission, request.study_name, WAITS, f"on pool {request.pool}", request.handed, 0, 0)
-        for request in reversed(waiting_requests(ledger, known=known))
+        SubmissionState(one.submission, one.study_name, WAITS, f"on pool {one.pool}", one.handed, 0, 0)
+        for one in reversed(waiting_requests(ledger, known=_begun(ledger)))
     ]
+
+
+def _called_off(ledger: Ledger) -> list[SubmissionState]:
+    """The same, and `stop` took it back."""
+    return [
+        SubmissionState(one.submission, one.study_name, BY_COMMAND.state, BY_COMMAND.reason, one.handed, 0, 0)
+        for one in withdrawn_requests(ledger, known=_begun(ledger))
+    ]
+
+
+def _begun(ledger: Ledger) -> frozenset[str]:
+    return frozenset(item.submission for item in ledger.submissions())
+
+
+def _time(item: SubmissionState) -> tuple[float, str]:
+    return item.created, item.submission

@@ -39,7 +39,7 @@ def stop(
     Of a sweep, a study that is stopped leaves the others to go on; by the schedule's name the whole sweep ends.
     """
     from knockout.cli.loading import study_name
-    from knockout.cli.settling import set_right
+    from knockout.cli.settling import set_right, set_right_in_prefect
     from knockout.ledger.stops import request_stop
     from knockout.ledger.store import Ledger
     from knockout.ledger.ticks import request_end
@@ -57,14 +57,15 @@ def stop(
     called_off = [*cancelled, *_call_off(ledger, name=wanted, known=known)]
     for line in called_off:
         print(line)
-    if not running:
-        if not (called_off or swept):
-            check_known(wanted, submissions=known, schedules=_schedules(ledger))
-            print(f"nothing of '{wanted}' is running")
-        return
-    request_stop(ledger, submissions=[one.submission for one in running])
-    for ended in _await_end(ledger, names=[one.submission for one in running]):
-        print(f"{ended.study} {ended.submission}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
+    if running:
+        request_stop(ledger, submissions=[one.submission for one in running])
+        for ended in _await_end(ledger, names=[one.submission for one in running]):
+            print(f"{ended.study} {ended.submission}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
+    elif not (called_off or swept):
+        check_known(wanted, submissions=known, schedules=_schedules(ledger))
+        print(f"nothing of '{wanted}' is running")
+    set_right(ledger)
+    set_right_in_prefect(ledger)
 
 
 def _cancel_lost(ledger: Ledger, *, name: str) -> list[str]:
@@ -108,13 +109,13 @@ def check_known(name: str, *, submissions: Sequence[Submission], schedules: Sequ
     """Refuse a name that is neither a study's nor a submission's, nor one of some schedules."""
     from knockout import project
     from knockout.declare.problems import nearest
-    from knockout.errors import InputError
+    from knockout.errors import InputError, quoted
 
     studies = sorted({one.study for one in submissions} | set(project.names("ablations")))
     names = [one.submission for one in submissions]
     if name not in (*studies, *names, *schedules):
         there = f"there are {', '.join(studies)}" if studies else "there are none"
-        raise InputError(f"no study or submission '{name}' ({there}){nearest(name, [*studies, *names, *schedules])}")
+        raise InputError(f"no study or submission {quoted(name)} ({there}){nearest(name, [*studies, *names, *schedules])}")
 
 
 def _await_sweep(ledger: Ledger, *, schedule: str) -> str:

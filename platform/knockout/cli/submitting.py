@@ -14,7 +14,7 @@ from knockout.cli.watching import Watcher
 from knockout.declare.load import Loaded
 from knockout.errors import ServiceError
 from knockout.ledger.workspace import Workspace
-from knockout.report.terminal import control_lines, fairness_lines, metric_table, verdict_table
+from knockout.report.terminal import control_lines, fairness_lines, metric_table, tuning_lines, verdict_table
 from knockout.services.catalog import PAGES
 from knockout.submission import plain
 from knockout.submission.concluding import Concluding, open_variants
@@ -43,7 +43,8 @@ def run_study(loaded: Loaded, *, workspace: Workspace, options: Options, prefect
         if server is not None:
             server.stop()
     console.print(metric_table(concluding.records, console=console))
-    for line in (*control_lines(concluding.judgement.controls), *fairness_lines(concluding.facts["fairness"])):
+    said, searches = concluding.facts, concluding.facts["study"]["tuned"]
+    for line in (*tuning_lines(searches), *control_lines(concluding.judgement.controls), *fairness_lines(said["fairness"])):
         console.print(line, soft_wrap=True)
     console.print(verdict_table(concluding.judgement.verdicts, console=console))
     if concluding.state == "timed-out":

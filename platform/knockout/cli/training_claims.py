@@ -12,6 +12,7 @@ from rich.console import Console
 
 from knockout import project
 from knockout.account.matching import plan_study
+from knockout.cli.loading import report_commands
 from knockout.cli.settling import set_right
 from knockout.cli.unattended import run_command
 from knockout.declare.claimed import ClaimedStudy, RefusedStudy, stands_for
@@ -19,14 +20,14 @@ from knockout.declare.claims_file import LoadedClaim
 from knockout.declare.document import read_document
 from knockout.declare.load import find_study
 from knockout.declare.problems import nearest
-from knockout.errors import DeclarationError, InputError
+from knockout.errors import DeclarationError, InputError, quoted
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import open_workspace
-from knockout.report.results import Section, section
+from knockout.report.results import Key, Section, section
 from knockout.report.spent import spent
 from knockout.report.trained import totals, trained_verdicts
 from knockout.submission.preview import Preview, preview
-from knockout.submission.reproducing import day, newest_by_size, reproduced
+from knockout.submission.reproducing import day, declarations_by_day, newest_by_size, reproduced
 from knockout.submission.tables import preview_table
 
 Studies = Sequence[ClaimedStudy | RefusedStudy]
@@ -76,7 +77,8 @@ def check_names(names: Sequence[str], *, claims: Sequence[LoadedClaim], studies:
         if wanted not in known_studies and not any(stands_for(wanted, name) for name in ids):
             unread = [study.name for study in studies if isinstance(study, RefusedStudy)]
             beside = f"; what {', '.join(unread)} claims is unknown, since it cannot be read" if unread else ""
-            raise InputError(f"no claim or study '{wanted}' in ablations/{nearest(wanted, [*ids, *known_studies])}{beside}")
+            likely = nearest(wanted, [*ids, *known_studies])
+            raise InputError(f"no claim or study {quoted(wanted)} in ablations/{likely}{beside}")
 
 
 def refusals(studies: Studies) -> list[str]:
@@ -131,25 +133,41 @@ def show_plans(studies: Studies, *, workspace: Path | None, as_json: bool) -> li
     return missed
 
 
-def result_sections(names: Sequence[str], *, workspace: Path | None) -> list[Section]:
-    """The newest verdicts that a workspace has, by study and size; of the named studies, or of all in ablations/.
+@dataclass(frozen=True)
+class Results:
+    """What a workspace has for the log of results."""
+
+    sections: list[Section]
+    """The newest verdicts, by study and size."""
+    declared: dict[Key, str]
+    """The declarations behind them, and behind those of other days."""
+    left_out: list[str]
+    """A line for each named study whose verdicts are of other settings than its file's."""
+
+
+def results_of(names: Sequence[str], *, workspace: Path | None) -> Results:
+    """What a workspace has of the named studies, or of all in ablations/.
 
     Raises:
-        InputError: there is no study of a name, or none has a verdict.
+        InputError: there is no study of a name, or none has a verdict that the log takes.
     """
     place = open_workspace(workspace)
     ledger = Ledger(place)
-    sections = [
-        section(found.facts, size=size, date=day(found.finished))
-        for name in names or project.names("ablations")
-        for size, found in newest_by_size(ledger, study=_study_of(name), sizes=project.names("ablations/sizes")).items()
-        if found.facts["verdicts"]
-    ]
+    sections, declared, left_out = list[Section](), dict[Key, str](), list[str]()
+    for study in map(_study_of, names or project.names("ablations")):
+        newest = newest_by_size(ledger, study=study, sizes=project.names("ablations/sizes"))
+        judged = [(size, found) for size, found in newest.items() if found.facts["verdicts"]]
+        sections += [section(found.facts, size=size, date=day(found.finished)) for size, found in judged]
+        declared |= declarations_by_day(ledger, study=study) if judged else {}
+        if names and not judged and (others := report_commands(study, reported=ledger.reported(study))):
+            left_out.append(f"{study} has no verdicts in {place.folder} with the settings of its file, but {others}")
     ledger.close()
+    if not sections and left_out:
+        raise InputError("\n".join(left_out))
     if not sections:
         which = ", ".join(names) if names else "studies in ablations/"
         raise InputError(f"no verdicts of {which} in {place.folder}: run them with `knockout reproduce --kind train`")
-    return sections
+    return Results(sections, declared, left_out)
 
 
 def _study_of(name: str) -> str:

@@ -12,7 +12,8 @@ import typer
 from knockout.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
-    from knockout.upkeep.doctor import Repaired
+    from knockout.ledger.workspace import Workspace
+    from knockout.upkeep.doctor import Diagnosis, Repaired
     from knockout.upkeep.sweeping import Candidate
 
 SHOWN = 100
@@ -33,7 +34,8 @@ def doctor(
     """Find what is wrong in the workspace, and with --repair set it right. No result is ever deleted.
 
     Without --repair nothing is changed, except for what every command sets right first, and which is told: the leases of
-    dead processes; in a copied or moved workspace, whose ledger it is, and that what is in work there is not so here.
+    dead processes; in a copied or moved workspace, whose ledger it is, and that what is in work there is not so here; where
+    a Prefect server runs, how submissions ended.
     What belongs nowhere is moved to lost+found/. Exit code 0: nothing is wrong, or all was set right; else 1.
     """
     from knockout.ledger.workspace import open_workspace
@@ -41,13 +43,14 @@ def doctor(
 
     place = open_workspace(workspace)
     diagnosis = room.diagnose(place)
+    settled = [*diagnosis.settled, *_in_prefect(diagnosis, workspace=place)]
     repaired = list(room.repair(diagnosis, workspace=place)) if repair else []
     findings = [one.finding for one in repaired] if repair else list(diagnosis.findings)
     wrong = sum(one.problem is not None for one in repaired) if repair else len(findings)
     if as_json:
-        print(json.dumps({"settled": diagnosis.settled, "findings": _plain(findings, repaired)}, indent=1))
+        print(json.dumps({"settled": settled, "findings": _plain(findings, repaired)}, indent=1))
         sys.exit(1 if wrong else 0)
-    for line in diagnosis.settled:
+    for line in settled:
         print(line)
     if repair:
         for one in repaired:
@@ -59,6 +62,20 @@ def doctor(
             print(f"{finding.kind}: {finding.where}: {finding.what}; {remedy}")
     print(_summary(len(findings), wrong=wrong, folder=place.folder))
     sys.exit(1 if wrong else 0)
+
+
+def _in_prefect(diagnosis: Diagnosis, *, workspace: Workspace) -> list[str]:
+    """What a Prefect server was told, in words; nothing where the ledger itself is in question."""
+    from knockout.cli.settling import set_right_in_prefect
+    from knockout.ledger.store import Ledger
+
+    if any(finding.kind == "ledger" for finding in diagnosis.findings):
+        return []
+    ledger = Ledger(workspace)
+    try:
+        return [f"{name}: Prefect was told how it ended" for name in set_right_in_prefect(ledger)]
+    finally:
+        ledger.close()
 
 
 def gc(

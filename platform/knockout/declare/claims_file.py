@@ -31,7 +31,7 @@ from knockout.declare.load import load_preset, validate
 from knockout.declare.problems import nearest
 from knockout.declare.requirements import unmet
 from knockout.declare.settings import FIELDS, Settings, defaults
-from knockout.errors import DeclarationError, InputError, Problem
+from knockout.errors import DeclarationError, InputError, Problem, quoted
 
 FOLDER = "ablations/claims"
 
@@ -111,7 +111,7 @@ def choose(claims: Sequence[LoadedClaim], *, kinds: Sequence[Kind], ids: Sequenc
     known = [item.claim.id for item in claims]
     for wanted in ids:
         if not any(stands_for(wanted, name) for name in known):
-            raise InputError(f"no claim '{wanted}' in {FOLDER}/{nearest(wanted, known)}")
+            raise InputError(f"no claim {quoted(wanted)} in {FOLDER}/{nearest(wanted, known)}")
     chosen = [item for item in claims if not kinds or item.kind in kinds]
     return tuple(item for item in chosen if not ids or any(stands_for(wanted, item.claim.id) for wanted in ids))
 

@@ -6,7 +6,6 @@ YAML 1.2's core rules. Nothing in a file can construct an object, and no key is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from knockout.errors import DeclarationError, InputError, Problem
+from knockout.errors import BREAKING, UNPRINTABLE, DeclarationError, InputError, Problem, quoted
 
+MAX_BYTES = 500_000
+"""The reader, which is written in Python, takes about 5 s for each million; the largest file that is shipped has 12,000."""
+TOO_LARGE = f"a declaration may have {MAX_BYTES:,}: write less, or several files"
 MAX_NODES = 100_000
 MAX_DEPTH = 100
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, marks that reverse the direction of writing, and halves of surrogate pairs."""
 PLAIN_TAGS = tuple(
     f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp")
 )
@@ -62,7 +62,7 @@ def read_document(path: Path) -> Document:
     """Read one YAML file.
 
     Raises:
-        InputError: the file is missing, is a folder, or is not UTF-8 text.
+        InputError: the file is missing, is a folder, is too large, or is not UTF-8 text.
         DeclarationError: the YAML does not parse, repeats a key, or is not a mapping.
     """
     return parse_document(_read_text(path), file=_shown(path))
@@ -70,6 +70,8 @@ def read_document(path: Path) -> Document:
 
 def parse_document(text: str, *, file: str) -> Document:
     """Parse YAML text; `file` is the name under which problems are reported."""
+    if len(text) > MAX_BYTES:
+        raise DeclarationError([Problem(file, 0, 0, "", TOO_LARGE)])
     loader = YAML(typ="safe", pure=True)
     try:
         node = loader.compose(text)
@@ -89,13 +91,27 @@ def parse_document(text: str, *, file: str) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise InputError(f"{_shown(path)}: has {max(path.stat().st_size, len(content)):,} bytes; {TOO_LARGE}")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"{_shown(path)}: no such file") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{_shown(path)}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise InputError(f"{_shown(path)}: cannot be read: {error.strerror}") from None
+
+
+def check_readable(text: str, *, option: str) -> None:
+    """Raise InputError where what was given with an option of the command line is not for reading."""
+    if (odd := UNPRINTABLE.search(text) or BREAKING.search(text)) is not None:
+        raise InputError(f"{option} {quoted(text)} {_holds(odd[0])}")
+
+
+def _holds(character: str) -> str:
+    return f"holds the character U+{ord(character):04X}, which is not for reading: remove it"
 
 
 def _shown(path: Path) -> str:
@@ -141,8 +157,11 @@ class _Builder:
                 self.refuse(key_node, path, "a key must be plain text")
                 continue
             key = str(key_node.value)
+            if (odd := UNPRINTABLE.search(key) or BREAKING.search(key)) is not None:
+                self.refuse(key_node, path, f"the key {quoted(key)} {_holds(odd[0])}")
+                continue
             if key in seen:
-                self.refuse(key_node, (*path, key), f"the key '{key}' is written twice")
+                self.refuse(key_node, (*path, key), f"the key {quoted(key)} is written twice")
                 continue
             seen.add(key)
             self.marks[(*path, key)] = self.place(key_node)
@@ -151,7 +170,7 @@ class _Builder:
     def scalar(self, node: Node, *, path: Path_) -> Any:
         kind = str(node.tag).rsplit(":", 1)[-1]
         if (odd := UNPRINTABLE.search(str(node.value))) is not None:
-            self.refuse(node, path, f"holds the character U+{ord(odd[0]):04X}, which is not for reading: remove it")
+            self.refuse(node, path, _holds(odd[0]))
             return None
         if kind == "timestamp":
             return node.value

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from knockout.declare.answerable import claims_made_twice, unknown_variants, unrecorded_metrics
 from knockout.declare.claim import BASELINE
 from knockout.declare.document import Document
+from knockout.declare.idle import idle_variants, searched_settings
 from knockout.declare.load import Loaded
 from knockout.declare.match import Match
 from knockout.declare.plan import Cell, Matched, Plan, PlannedRun, Resolved
@@ -41,16 +44,19 @@ def expand(loaded: Loaded, *, solve: Solver) -> Plan:
     patches = variant_patches(study, document=loaded.document)
     found = [*loaded.problems, *_sizes_elsewhere(loaded)]
     if not any(problem.path.split(".")[0] in ("variants", "vary") for problem in found):
-        found += _unknown_variants(study, document=loaded.document, known=list(patches))
+        found += unknown_variants(study, document=loaded.document, known=list(patches))
         found += _unknown_matched(study, document=loaded.document, known=list(patches))
     cells: list[Cell] = []
     for size in loaded.sizes:
         at_size = _Size(loaded, size=size, solve=solve)
+        of_baseline: set[tuple[str, int, int, str]] = set()
         for variant, patch in patches.items():
             try:
                 cells.append(at_size.cell(variant, patch=patch))
             except DeclarationError as error:
-                found.extend(error.problems)
+                found += [problem for problem in error.problems if problem.place not in of_baseline]
+                of_baseline |= {problem.place for problem in error.problems if variant == BASELINE}
+    found += _in_vain(loaded, patches=patches, cells=cells)
     if found or loaded.corpus is None:
         raise DeclarationError(
             sorted(dict.fromkeys(found), key=lambda problem: (problem.file, problem.line, problem.column))
@@ -70,7 +76,7 @@ class _Size:
 
     def cell(self, variant: str, *, patch: Document) -> Cell:
         settings = _settings(self.loaded, size=self.size, patch=patch)
-        resolved = settings.resolve()
+        resolved = settings.resolve(of=f"{variant} at {self.size} in study {self.loaded.study.study}")
         self._check_ranges(settings, resolved=resolved)
         self._check_devices(variant, recipe=resolved[1])
         self._check_exam(variant, context=resolved[0].context)
@@ -191,6 +197,18 @@ def _sizes_elsewhere(loaded: Loaded) -> list[Problem]:
     return found
 
 
+def _in_vain(loaded: Loaded, *, patches: Mapping[str, Document], cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Variants and claims that come to nothing, of those variants that can be built at every size."""
+    study, document = loaded.study, loaded.document
+    sizes = Counter(cell.variant for cell in cells)
+    whole = [cell for cell in cells if sizes[cell.variant] == len(study.size_names)]
+    yield from searched_settings(study, patches=patches)
+    if loaded.overrides.size is None and not loaded.overrides.settings:
+        yield from idle_variants(study, document=document, cells=whole)
+    yield from claims_made_twice(study, document=document, cells=whole)
+    yield from unrecorded_metrics(study, document=document, cells=whole)
+
+
 def _place_of_match(study: Study, *, rule: Match) -> tuple[str | int, ...]:
     return ("match", study.match.index(rule)) if isinstance(study.match, list) else ("match",)
 
@@ -205,16 +223,4 @@ def _unknown_matched(study: Study, *, document: Document, known: list[str]) -> l
                 mark = document.mark(path)
                 said = not_among(name, what="a variant that can be matched", allowed=others)
                 found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), said))
-    return found
-
-
-def _unknown_variants(study: Study, *, document: Document, known: list[str]) -> list[Problem]:
-    found = []
-    for index, claim in enumerate(study.claims):
-        for place, name in claim.expect.named.items():
-            if name not in known:
-                path = ("claims", index, "expect", *place)
-                mark = document.mark(path)
-                rule = not_among(name, what="a variant of this study", allowed=known)
-                found.append(Problem(mark.file, mark.line, mark.column, ".".join(map(str, path)), rule))
     return found

@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from knockout import project
+from knockout.declare.answerable import judged_on_one_seed, trends_of_one_size
 from knockout.declare.architecture import Architecture
 from knockout.declare.base import Declaration, Name
 from knockout.declare.corpus import Corpus
-from knockout.declare.document import Document, Mark, Path_, parse_document, read_document
-from knockout.declare.expectation import Trend
+from knockout.declare.document import Document, Mark, Path_, check_readable, parse_document, read_document
 from knockout.declare.problems import nearest, problems
 from knockout.declare.size import Size
 from knockout.declare.study import Study
-from knockout.errors import DeclarationError, InputError, Problem
+from knockout.errors import DeclarationError, InputError, Problem, quoted
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -75,6 +75,7 @@ class Overrides:
         """The study's document with the changes in it."""
         data, marks = dict(document.data), dict(document.marks)
         if self.size is not None:
+            check_readable(self.size, option="--size")
             data.pop("sizes", None)
             data["size"] = self.size
             marks["size",] = Mark("--size", 0, 0)
@@ -122,7 +123,7 @@ def find_study(name: str) -> Path:
     if (found := project.find("ablations", name)) is not None:
         return found
     known = project.names("ablations")
-    raise InputError(f"no study '{name}' in ablations/ ({_there(known)}){nearest(name, known)}")
+    raise InputError(f"no study {quoted(name)} in ablations/ ({_there(known)}){nearest(name, known)}")
 
 
 def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
@@ -147,7 +148,9 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
     preset = _referred(document, ("preset",), "presets", study.preset, load_preset, found)
     recipe = _referred(document, ("recipe",), "recipes", study.recipe, load_recipe, found)
     if overrides.size is None:
-        found += _trends_of_one_size(study, document=document)
+        found += trends_of_one_size(study, document=document)
+    if overrides.seeds is None:
+        found += judged_on_one_seed(study, document=document)
     declared, base = corpus if corpus is not None else (None, path.parent)
     return Loaded(
         study=study,
@@ -162,16 +165,6 @@ def load_study(path: Path, *, overrides: Overrides | None = None) -> Loaded:
         overrides=overrides,
         problems=tuple(found),
     )
-
-
-def _trends_of_one_size(study: Study, *, document: Document) -> list[Problem]:
-    """Claims about a change with size in a study that names one size; a command may still ask for one of several."""
-    if study.size is None and len(set(study.sizes or [])) != 1:
-        return []
-    rule = "a trend is over sizes, and this study names one: give two or more, as `sizes: [pico, nano]`"
-    trends = [index for index, claim in enumerate(study.claims) if isinstance(claim.expect, Trend)]
-    marks = {index: document.mark(("claims", index, "expect", "is")) for index in trends}
-    return [Problem(m.file, m.line, m.column, f"claims.{index}.expect.is", rule) for index, m in marks.items()]
 
 
 def _sound_part(document: Document, found: list[Problem]) -> Study:
@@ -239,7 +232,7 @@ def _find(folder: str, sub: str, name: str, *, what: str) -> Path:
     if (found := project.find(where, name)) is not None:
         return found
     known = project.names(where)
-    raise InputError(f"no {what} '{name}' in {where}/ ({_there(known)}){nearest(name, known)}")
+    raise InputError(f"no {what} {quoted(name)} in {where}/ ({_there(known)}){nearest(name, known)}")
 
 
 def _there(known: list[str]) -> str:
@@ -278,6 +271,7 @@ def _without(document: Document, key: str) -> Document:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
+    check_readable(text, option="--set")
     path, equals, value = text.partition("=")
     if not equals or not path:
         raise InputError(f"--set {text}: write it as path=value, for example --set depth=8")

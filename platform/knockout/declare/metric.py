@@ -15,5 +15,7 @@ Metric = Literal[Loss, "peak_memory_bytes", "tokens_per_second", "routing_entrop
 evenly a router spreads its tokens, in nats, the mean over the layers with experts."""
 
 LOSSES: tuple[str, ...] = get_args(Loss)
+CHEATED = ("val_loss", "bits_per_byte")
+"""Metrics that a model which sees the future reads off its input."""
 EXPENSES = ("peak_memory_bytes", "tokens_per_second")
 """What a training costs, whatever it learns."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from knockout.errors import Problem
+from knockout.errors import Problem, quoted
 
 if TYPE_CHECKING:  # the YAML reader, which a training process does without
     from knockout.declare.document import Document, Path_
@@ -34,7 +34,7 @@ def _closest(name: str, allowed: Iterable[str]) -> str | None:
 def not_among(value: object, *, what: str, allowed: Iterable[str]) -> str:
     """The sentence for a value that is not one of a closed set."""
     options = list(allowed)
-    return f"'{value}' is not {what} ({', '.join(options)}){nearest(str(value), options)}"
+    return f"{quoted(str(value))} is not {what} ({', '.join(options)}){nearest(str(value), options)}"
 
 
 def problems(error: ValidationError, *, model: type[BaseModel], document: Document) -> list[Problem]:
@@ -90,17 +90,29 @@ def key_of(model: type[BaseModel], field: str) -> str:
 
 def _problem(detail: ErrorDetails, *, model: type[BaseModel], document: Document, missing: Sequence[str]) -> Problem:
     """One problem; `missing` are the required keys that are not written beside it."""
-    path, owner = _locate(detail["loc"], model=model, data=document.data)
-    mark = document.mark(path)
-    message = _message(detail, path=path, owner=owner, missing=missing)
-    return Problem(mark.file, mark.line, mark.column, ".".join(str(part) for part in path), message)
+    place = _locate(detail["loc"], model=model, data=document.data)
+    mark = document.mark(place.path)
+    message = _message(detail, place=place, missing=missing)
+    return Problem(mark.file, mark.line, mark.column, ".".join(str(part) for part in place.path), message)
 
 
-def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) -> tuple[Path_, tuple[type[BaseModel], ...]]:
-    """The path in the user's data (without pydantic's union tags), and the models that the last step may belong to."""
+@dataclass(frozen=True)
+class _Place:
+    """Where in the user's data something is wrong."""
+
+    path: Path_
+    """Without pydantic's tags of unions."""
+    owner: tuple[type[BaseModel], ...]
+    """The models that the last step may belong to."""
+    others: tuple[type[BaseModel], ...]
+    """Those that another tag would have chosen in their place."""
+
+
+def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) -> _Place:
     path: list[str | int] = []
     here: Any = data
     owners: tuple[type[BaseModel], ...] = (model,)
+    others: tuple[type[BaseModel], ...] = ()
     for index, step in enumerate(loc):
         last = index == len(loc) - 1
         known = {key_of(owner, name): owner.model_fields[name].annotation for owner in owners for name in owner.model_fields}
@@ -108,14 +120,15 @@ def _locate(loc: tuple[int | str, ...], *, model: type[BaseModel], data: Any) ->
             path.append(step)
             here = here.get(step)
             if not last:
-                owners = union_members(known[step]) if step in known else owners
+                owners, others = union_members(known[step]) if step in known else owners, ()
         elif isinstance(here, list) and str(step).isdigit():
             place = int(step)
             path.append(place)
             here = here[place] if place < len(here) else None
         else:
-            owners = tuple(owner for owner in owners if step in _tags(owner)) or owners
-    return tuple(path), owners
+            chosen = tuple(owner for owner in owners if step in _tags(owner)) or owners
+            owners, others = chosen, tuple(owner for owner in owners if owner not in chosen)
+    return _Place(tuple(path), owners, others)
 
 
 def tag(model: type[BaseModel]) -> object:
@@ -133,13 +146,15 @@ def _tag_field(model: type[BaseModel]) -> str | None:
     return next((name for name in ("kind", "mode", "relation") if name in model.model_fields), None)
 
 
-def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel], ...], missing: Sequence[str]) -> str:
+def _message(detail: ErrorDetails, *, place: _Place, missing: Sequence[str]) -> str:
+    path, owner = place.path, place.owner
     found, context = detail["input"], detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
             allowed = sorted({key_of(model, name) for model in owner for name in model.model_fields})
+            elsewhere = _elsewhere(str(path[-1]), others=place.others)
             likely = nearest(str(path[-1]), allowed) or (nearest(missing[0], missing) if len(missing) == 1 else "")
-            return f"unknown key; allowed are {', '.join(allowed)}{likely}"
+            return f"unknown key; allowed are {', '.join(allowed)}{elsewhere or likely}"
         case "dict_type" if isinstance(found, str) and any(_tags(part) for part in _parts(owner, path)):
             return _to_be_written(found, members=_parts(owner, path))
         case "missing":
@@ -172,6 +187,21 @@ def _message(detail: ErrorDetails, *, path: Path_, owner: tuple[type[BaseModel],
         case _:
             rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
             return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"
+
+
+def _elsewhere(key: str, *, others: Sequence[type[BaseModel]]) -> str:
+    """Which other members of a union have a key that this one has not."""
+    having = [member for member in others if key in _keys(member)]
+    tags = {member: key_of(member, field) for member in having if (field := _tag_field(member)) is not None}
+    named = [f"`{key}: {' | '.join(map(str, _tags(member)))}`" for member, key in tags.items()]
+    return f"; {' and '.join(named)} {'has' if len(named) == 1 else 'have'} it" if named else ""
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    """Every key that a model takes, other spellings included."""
+    spellings = [info.validation_alias for info in model.model_fields.values()]
+    others = [choice for spelling in spellings if isinstance(spelling, AliasChoices) for choice in spelling.choices]
+    return {key_of(model, name) for name in model.model_fields} | {choice for choice in others if isinstance(choice, str)}
 
 
 def _to_be_written(found: str, *, members: tuple[type[BaseModel], ...]) -> str:

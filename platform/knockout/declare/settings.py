@@ -20,7 +20,7 @@ from knockout.declare.architecture import Architecture, resolved_hidden
 from knockout.declare.document import Document, Mark, Path_
 from knockout.declare.problems import nearest, problems, tag, union_members
 from knockout.declare.recipe import Recipe
-from knockout.declare.together import conflicts_between
+from knockout.declare.together import PARTIES, conflicts_between
 from knockout.errors import DeclarationError, Problem
 
 MODELS: tuple[type[BaseModel], ...] = (Architecture, Recipe)
@@ -47,8 +47,8 @@ class Settings:
             _lay(data, marks, path=tuple(key.split(".")), value=value, patch=patch, origin=(key,), base=())
         return Settings(data, marks, self.unknown + unknown)
 
-    def resolve(self) -> tuple[Architecture, Recipe]:
-        """The architecture and the recipe that the settings amount to.
+    def resolve(self, *, of: str | None = None) -> tuple[Architecture, Recipe]:
+        """The architecture and the recipe that the settings amount to; `of` says whose they are.
 
         Raises:
             DeclarationError: with every problem of both.
@@ -64,13 +64,15 @@ class Settings:
         if found:
             raise DeclarationError(found)
         architecture, recipe = resolved_hidden(cast(Architecture, resolved[0])), cast(Recipe, resolved[1])
-        if found := [self._problem(path, rule) for path, _, rule in conflicts_between(architecture, recipe=recipe)]:
+        if found := [self._problem(path, rule, of) for path, _, rule in conflicts_between(architecture, recipe=recipe)]:
             raise DeclarationError(found)
         return architecture, recipe
 
-    def _problem(self, path: str, rule: str) -> Problem:
+    def _problem(self, path: str, rule: str, of: str | None) -> Problem:
+        parties = PARTIES.get(path, ())
+        path = next((str(place[0]) for place in reversed(self.marks) if place[0] in parties), path)
         mark = Document(self.data, self.marks).mark(tuple(path.split(".")))
-        return Problem(mark.file, mark.line, mark.column, path, rule)
+        return Problem(mark.file, mark.line, mark.column, path, f"{rule}: {of}" if of is not None else rule)
 
 
 def defaults() -> Settings:

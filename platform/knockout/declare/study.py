@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -20,6 +20,9 @@ Patch = dict[str, Any]
 """Settings of the architecture and the recipe to change, by name or dotted path; a mapping merges into its slot."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
+EACH_ONCE: dict[str, Any] = {"uniqueItems": True}
+"""What an editor must know of a list that holds nothing twice."""
+Seeds = Annotated[list[Seed], Field(min_length=1, json_schema_extra=EACH_ONCE)]
 MOST_VARIANTS = 10_000
 TRIAL_SEED = 1_000_000
 """Trials' seeds count from here, far from any judged one."""
@@ -96,7 +99,7 @@ class Study(Declaration):
     """A declaration in data/."""
     size: Name | None = None
     """The scale at which it runs, a declaration in ablations/sizes/. Either this or `sizes`."""
-    sizes: Annotated[list[Name], Field(min_length=1)] | None = None
+    sizes: Annotated[list[Name], Field(min_length=1, json_schema_extra=EACH_ONCE)] | None = None
     """Several scales."""
     preset: Name | None = None
     """An architecture in ablations/presets/ to start from; a size's dimensions go over it."""
@@ -114,7 +117,9 @@ class Study(Declaration):
     """What is held equal between variants, by one rule or several; with none, the report says what differs."""
     tune: Tune | None = None
     """What is searched for every variant, with the same budget, before it is judged."""
-    seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1)] = 5
+    seeds: (
+        Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1, json_schema_extra=EACH_ONCE)]
+    ) = 5
     """How many seeds, or which."""
     settle: Annotated[list[Positive], Field(min_length=1)] | None = None
     """How many seeds there are in all at each further look, which `run --settle` takes while a claim is open."""
@@ -144,6 +149,7 @@ class Study(Declaration):
             for i, name in enumerate(ids)
             if name in ids[:i]
         ]
+        found += _written_twice("sizes", self.sizes)
         conflicts("Study", [*found, *self._match_conflicts(), *self._seed_conflicts()])
         return self
 
@@ -165,6 +171,8 @@ class Study(Declaration):
         looks = self.looks
         if reserved := [seed for seed in self.seed_list if seed >= TRIAL_SEED]:
             yield "seeds", reserved[0], f"must be under {TRIAL_SEED:,}: seeds from there on are for trials and controls"
+        if isinstance(self.seeds, list):
+            yield from _written_twice("seeds", self.seeds)
         if self.settle is not None and looks[0] < 2:
             yield "settle", self.settle, "needs a first look of at least two seeds: one alone has no spread"
         if any(later <= sooner for sooner, later in itertools.pairwise(looks)):
@@ -193,10 +201,17 @@ class Study(Declaration):
     @property
     def seed_list(self) -> tuple[int, ...]:
         """The seeds of the judged runs."""
-        return tuple(dict.fromkeys(self.seeds)) if isinstance(self.seeds, list) else tuple(range(self.seeds))
+        return tuple(self.seeds) if isinstance(self.seeds, list) else tuple(range(self.seeds))
 
     def seeds_at(self, look: int) -> tuple[int, ...]:
         """The seeds of a look, counted from 0: the judged ones, then the smallest that are not among them."""
         first = self.seed_list
         further = (seed for seed in itertools.count() if seed not in first)
         return (*first, *itertools.islice(further, self.looks[look] - len(first)))
+
+
+def _written_twice(path: str, values: Sequence[object] | None) -> Iterator[Conflict]:
+    """Members of a list that stand in it already."""
+    for index, value in enumerate(values or ()):
+        if value in (values or ())[:index]:
+            yield f"{path}.{index}", value, f"stands in {path} already: each counts once"

@@ -13,6 +13,9 @@ from knockout.declare.layers import Placed, slots_of_layer
 from knockout.declare.parts import LinearAttention, MaskedObjective, NextTokenObjective, PrefixObjective
 from knockout.declare.recipe import DocumentPacking, Recipe
 
+PARTIES = {"warmup_steps": ("warmup_steps", "tokens", "batch", "context")}
+"""Of a conflict that is told at a setting, all settings that take part in it: the one that was set last made it."""
+
 
 def conflicts_between(architecture: Architecture, *, recipe: Recipe) -> Iterator[Conflict]:
     """What cannot stand together in an architecture and the recipe by which it is trained."""
@@ -21,9 +24,9 @@ def conflicts_between(architecture: Architecture, *, recipe: Recipe) -> Iterator
         step = f"one step of batch {recipe.batch} × context {architecture.context}"
         yield "tokens", recipe.tokens, f"{recipe.tokens} tokens are less than {step}"
     elif recipe.warmup_steps > steps:
-        rule = f"the warm-up is longer than the run of {steps} steps, so that the peak learning rate is never reached"
-        where = f"as in the study's `baseline: {{warmup_steps: {steps // 10}}}`, or give the run more tokens"
-        yield "warmup_steps", recipe.warmup_steps, f"{rule}; at most {steps}, {where}"
+        run = f"the run of {steps} steps ({recipe.tokens} tokens at batch {recipe.batch} × context {architecture.context})"
+        rule = f"the warm-up of {recipe.warmup_steps} steps is longer than {run}, whose learning rate never reaches its peak"
+        yield "warmup_steps", recipe.warmup_steps, f"{rule}; set warmup_steps to at most {steps}, or give it more tokens"
     if isinstance(recipe.packing, DocumentPacking):
         yield from _packing_conflicts(architecture)
 

@@ -15,8 +15,6 @@ from knockout.declare.base import Conflict, Declaration, Positive, conflicts
 
 STEPS = ("tokens", "batch", "context", "evaluations")
 """Settings on which depends at which steps a run is evaluated."""
-SEARCHED = "searched"
-"""What tables show in the place of a value."""
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -167,18 +165,6 @@ class Tune(Declaration):
     def ranges(self) -> dict[str, Range]:
         """The searched settings by path."""
         return dict(self.__pydantic_extra__ or {})
-
-
-def as_told(patch: Mapping[str, Any], *, tune: Tune | None, base: str = "") -> dict[str, Any]:
-    """A patch as tables tell it: what is searched has no value of the patch's, which no run is trained at."""
-    told: dict[str, Any] = {}
-    for key, value in patch.items():
-        path = f"{base}{key}"
-        nested = isinstance(value, Mapping)
-        told[key] = as_told(value, tune=tune, base=f"{path}.") if nested else value
-        if tune is not None and path in tune.ranges:
-            told[key] = SEARCHED
-    return told
 
 
 def as_declared(values: Mapping[str, float], *, settings: Mapping[str, Any]) -> dict[str, float]:

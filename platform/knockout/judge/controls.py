@@ -67,7 +67,7 @@ def aa_control(
     passed = p > alpha
     says = "differs no more than chance allows" if passed else "differs more than chance allows"
     said = f"at {size} the baseline {says} from itself with {len(pairs)} fresh seeds on {metric} ({shown}, p = {number(p)})"
-    said += "" if passed else f"; chance alone does that in {100 * alpha:g} % of sound studies"
+    said += "" if passed else f"; chance alone gives a difference as large in {100 * p:.2g} % of sound studies"
     return ControlResult("A-A", size, passed, metric, effect, interval, p, len(pairs), said)
 
 

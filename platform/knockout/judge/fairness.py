@@ -7,12 +7,13 @@ still holds after it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from knockout.account import count
 from knockout.declare.claim import BASELINE
 from knockout.declare.plan import Cell, Plan
+from knockout.judge.flag import Flag
+from knockout.judge.foreseen import foreseen
 from knockout.judge.noise import compared_in
 from knockout.ledger.identity import difference
 
@@ -22,20 +23,6 @@ UNEQUAL = 0.01
 """A larger relative difference is told."""
 COMPUTE = ("compute", "flops_per_token")
 """Quantities that, matched, answer for the budget; the others answer for the size of the model."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """Something that a reader should weigh."""
-
-    kind: Literal["handicap", "untuned", "edge", "unequal"]
-    level: Literal["serious", "note"]
-    """serious: verdicts may rest on it."""
-    variant: str | None
-    """None: all of them."""
-    size: str | None
-    """None: all of them."""
-    sentence: str
 
 
 def fairness(plan: Plan, *, tuned: Sequence[Mapping[str, Any]] = ()) -> list[Flag]:
@@ -50,9 +37,9 @@ def fairness(plan: Plan, *, tuned: Sequence[Mapping[str, Any]] = ()) -> list[Fla
         if cell.variant != BASELINE:
             name = f"{cell.variant} at {cell.size}" if several else cell.variant
             flags += [*_handicap(cell, baselines[cell.size], plan=plan, name=name)]
-    for cell, than in _compared(plan):
+    for cell, than in compared_cells(plan):
         flags += [*_unequal(cell, than, plan=plan, name=f"{cell.variant} at {cell.size}" if several else cell.variant)]
-    flags += [*_untuned(plan)]
+    flags += [*_untuned(plan), *foreseen(plan)]
     return sorted(flags, key=lambda flag: flag.level != "serious")
 
 
@@ -111,7 +98,7 @@ def _unequal(cell: Cell, than: Cell, *, plan: Plan, name: str) -> Iterator[Flag]
         yield Flag("unequal", "note", cell.variant, cell.size, f"{name} {' and '.join(told)} of {than.variant}")
 
 
-def _compared(plan: Plan) -> Iterator[tuple[Cell, Cell]]:
+def compared_cells(plan: Plan) -> Iterator[tuple[Cell, Cell]]:
     """The cells that claims compare, each with the other one; a variant that no claim names, with the baseline."""
     pairs = dict.fromkeys((a, b) for a, b, _ in compared_in(plan.study.claims, metric=plan.study.decide.metric))
     named = {name for pair in pairs for name in pair} | {BASELINE}

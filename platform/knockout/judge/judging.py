@@ -1,7 +1,8 @@
 """The judgement of a study: claims × sizes -> verdicts.
 
 The invariant: statistical claims of a size stand or fall together under one alpha, and only where the
-baseline is competent; identities are decided by calculation and need neither.
+baseline is competent; identities are decided by calculation and need neither. The loss of a variant that has
+learnt nothing is a bound: nothing is concluded that a larger one would undo (`shapes.bounds`).
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def decide(
     found: dict[str, list[Verdict]] = {claim.id: [] for claim in claims}
     for size, gate in gates.items():
         identities = [claim for claim in claims if isinstance(claim.expect, Causality)]
-        at_size = partial(measure, size=size)
+        at_size = partial(measure, size=size, floors=floors)
         for verdict in _judge_at_looks(statistical, looks, at_size, decide=decide, records=records, gate=gate):
             found[verdict.claim].append(verdict)
         for claim in identities:
             found[claim.id].append(_judge_identity(claim, size=size, future_leak=future_leak))
-    over = partial(measure_trend, sizes=list(sizes))
+    over = partial(measure_trend, sizes=list(sizes), floors=floors)
     for verdict in _judge_at_looks(trends, looks, over, decide=decide, records=records, gate=_strictest(gates)):
         found[verdict.claim].append(verdict)
     over_sizes = {claim.id for claim in trends}
@@ -159,13 +160,22 @@ def _conclude(measured: Measured, *, adjusted: Adjusted, alpha: float, num_claim
         parts.insert(0, gate.sentence)
     elif adjusted.p <= alpha:
         outcome = "supported" if measured.sides.supports else "refuted"
+    elif measured.held_back is not None:
+        parts.append(measured.held_back)
     else:
         if measured.sides.p <= alpha:
             parts.append(sentences.corrected(adjusted.p, num_claims=num_claims))
         more_seeds = measured.more(alpha / adjusted.factor) if measured.more is not None else None
         parts.append(sentences.UNCOUNTED if measured.more is None else sentences.more(more_seeds))
     parts += [measured.left_out] if measured.left_out else []
-    return replace(measured.verdict, outcome=outcome, p=adjusted.p, reason="; ".join(parts), more_seeds=more_seeds)
+    return replace(
+        measured.verdict,
+        outcome=outcome,
+        p=adjusted.p,
+        reason="; ".join(parts),
+        more_seeds=more_seeds,
+        unlearnt=measured.held_back is not None and outcome == "inconclusive",
+    )
 
 
 def _needs_no_learning(verdict: Verdict) -> bool:

@@ -140,6 +140,21 @@ def more(more_seeds: int | None) -> str:
     return f"about {count(more_seeds, 'more seed')} needed" if more_seeds else "more than 100 more seeds needed"
 
 
+def at_floor(names: Sequence[str], *, others: Sequence[str]) -> str:
+    """Why no number of seeds would settle a claim about cells that have learnt nothing."""
+    are, have = ("are", "they have") if len(names) > 1 else ("is", "it has")
+    learners = others[0] if len(others) == 1 else "the others"
+    says = f"says only how well {learners} learnt" if others else "says nothing"
+    held = f"{listed(names)} {are} no better than the unigram floor: {have} learnt nothing, so that what was measured {says}"
+    return f"{held}; more tokens or another budget would decide it"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def corrected(p: float, *, num_claims: int) -> str:
     """Why a claim that stands alone does not stand among the others."""
     among = f"among {num_claims} claims judged together"

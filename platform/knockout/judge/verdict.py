@@ -59,6 +59,10 @@ class Verdict:
     more_seeds: int | None
     cost_seconds: float
     source: str | None
+    last: float | None = None
+    """Of a knee, the last x that was tried, which stands for whatever lies beyond it too."""
+    unlearnt: bool = False
+    """Whether it is inconclusive because of cells that have learnt nothing, which no more seeds would change."""
 
 
 @dataclass(frozen=True)

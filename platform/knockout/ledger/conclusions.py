@@ -29,14 +29,19 @@ class Conclusion:
     """Everything that its report says."""
 
 
-def conclusions(ledger: Ledger, *, study: str) -> Iterator[Conclusion]:
+def conclusions(ledger: Ledger, *, study: str, but: tuple[str, str] | None = None) -> Iterator[Conclusion]:
     """The submissions of a study that have a report, newest first; each is read only when it is asked for.
+
+    `but` leaves out those that are done and had this plan, as text, with these arguments.
 
     Raises:
         WorkspaceError: the ledger cannot be read.
     """
     table = submissions.c
     query = sql.select(table.submission).where(table.study == study, table.facts.is_not(None)).order_by(table.created.desc())
+    if but is not None:
+        plan, arguments = but
+        query = query.where(~sql.and_(table.plan == plan, table.arguments == arguments, table.state == "done"))
     with telling(ledger.workspace, done="read"), ledger.engine.connect() as connection:
         for name in list(connection.execute(query).scalars()):
             row = connection.execute(sql.select(submissions).where(table.submission == name)).one()

@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateColumn
 
 from knockout.errors import WorkspaceError
 from knockout.ledger import postgres
-from knockout.ledger.tables import schema
+from knockout.ledger.tables import TAKEN_UP, damaged, schema
 from knockout.ledger.workspace import VARIABLE, Workspace
 from knockout.services.database import find_database
 
@@ -76,11 +76,11 @@ def misfit(workspace: Workspace) -> str | None:
             version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
             missing = lacking(connection)
     except DatabaseError as error:
-        raise WorkspaceError(_damaged(path, str(error.orig))) from None
+        raise WorkspaceError(damaged(path, str(error.orig))) from None
     finally:
         engine.dispose()
     if sound != "ok":
-        raise WorkspaceError(_damaged(path, sound))
+        raise WorkspaceError(damaged(path, sound))
     if (wrong := _unreadable(version, missing, path=path)) is not None:
         raise WorkspaceError(wrong)
     return f"made by an older knockout: it lacks {_named(missing)}" if missing else None
@@ -95,16 +95,9 @@ def _unreadable(version: int, missing: list[sql.Column[Any]], *, path: Path) -> 
     if empty := [column for column in missing if not column.nullable and column.default is None]:
         return (
             f"the ledger {path} was made by an older knockout and lacks {_named(empty)}, which this one cannot fill in: "
-            f"use that version, or move the file away; the next run of a study takes up the results that lie in runs/"
+            f"use that version, or move the file away; {TAKEN_UP}"
         )
     return None
-
-
-def _damaged(path: Path, why: str) -> str:
-    return (
-        f"the ledger {path} is damaged ({why}): put a copy of it in its place, or move it away; "
-        f"the next run of a study takes up the results that lie in runs/"
-    )
 
 
 def _named(columns: list[sql.Column[Any]]) -> str:

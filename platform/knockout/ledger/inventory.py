@@ -179,9 +179,13 @@ def left_by_the_dead(ledger: Ledger) -> list[str]:
 
 
 def enter_result(ledger: Ledger, identity: str, *, result: Mapping[str, Any]) -> bool:
-    """Record the sealed result of a run that its dead owner did not tell; False when somebody has claimed the run since."""
-    change = runs.update().where(runs.c.identity == identity, runs.c.state.in_(LEFT), runs.c.host.is_(None))
-    told = {"state": result["outcome"], "reason": result["reason"], "step": result["step"]}
+    """Record the sealed result of a run that its dead owner did not tell, or that the ledger has only just been asked for;
+    False when somebody has claimed the run since.
+    """
+    open_ = runs.c.state.in_((*LEFT, "planned"))
+    change = runs.update().where(runs.c.identity == identity, open_, runs.c.host.is_(None))
+    ended = sql.func.coalesce(runs.c.finished, time.time())
+    told = {"state": result["outcome"], "reason": result["reason"], "step": result["step"], "finished": ended}
     measured = {"metrics": json.dumps(result["metrics"]), "seconds": runs.c.seconds + result["seconds"]}
     with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
         return connection.execute(change.values(**told, **measured)).rowcount > 0

@@ -19,8 +19,9 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from knockout.errors import InputError, WorkspaceError
+from knockout.errors import InputError, WorkspaceError, quoted
 from knockout.ledger.dialects import DatabaseTime, insert, one_at_a_time
+from knockout.ledger.flow_runs import owe_flow_run
 from knockout.ledger.format import bring_up
 from knockout.ledger.leases import (
     EXECUTION,
@@ -38,7 +39,7 @@ from knockout.ledger.postgres import ConnectionLost, reconnecting
 from knockout.ledger.process import SILENT, Owner
 from knockout.ledger.rows import FINISHED, LedgerRun, Submission, run_of, submission_of
 from knockout.ledger.tables import asks as _asks
-from knockout.ledger.tables import ledger_place, open_engine
+from knockout.ledger.tables import open_engine, refused
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
@@ -82,10 +83,12 @@ class Ledger:
         runs: Collection[Mapping[str, Any]],
         arguments: str = "",
         mirrored: bool = False,
+        prefect: bool = False,
     ) -> None:
         """Record a submission and the runs that it asks for; a run that is known keeps its state.
 
-        `arguments` is what the command line changed in the study, `mirrored` whether its runs are shown in MLflow.
+        `arguments` is what the command line changed in the study, `mirrored` whether its runs are shown in MLflow,
+        `prefect` whether Prefect is to have a flow run of it.
 
         Each run gives identity, meaning, planned_steps, flops (of its whole training), variant, size, seed, role.
         """
@@ -106,6 +109,8 @@ class Ledger:
                 )
                 .on_conflict_do_nothing()
             )
+            if prefect:
+                owe_flow_run(connection, submission=submission)
             _ask(connection, list(runs), submission=submission, now=now)
 
     @reconnecting
@@ -184,7 +189,7 @@ class Ledger:
         self._changed(
             _runs.update()
             .where(_runs.c.identity == identity, _runs.c.state.in_(FINISHED))
-            .values(state="failed", reason=reason, metrics="{}")
+            .values(state="failed", reason=reason, step=0, metrics="{}")
         )
 
     @reconnecting
@@ -277,7 +282,7 @@ class Ledger:
         with self._read() as connection:
             found = [run_of(row) for row in connection.execute(query)]
         if len(found) != 1:
-            raise InputError(f"{'no run' if not found else 'more than one run'} begins with '{start}'")
+            raise InputError(f"{'no run' if not found else 'more than one run'} begins with {quoted(start)}")
         return found[0]
 
     @reconnecting
@@ -338,7 +343,7 @@ class Ledger:
             raise
         except DBAPIError as error:
             kind = ConnectionLost if error.connection_invalidated else WorkspaceError
-            raise kind(f"the ledger {ledger_place(self.workspace)} cannot be {done}: {error.orig}") from None
+            raise kind(refused(error, workspace=self.workspace, done=done)) from None
         except OSError as error:
             raise WorkspaceError(f"{self.workspace.folder} cannot be written: {error.strerror or error}") from None
 

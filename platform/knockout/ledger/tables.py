@@ -5,8 +5,10 @@ The invariant: a run is one row, whoever asks for it; a submission asks for runs
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sql
@@ -18,6 +20,15 @@ from knockout.errors import WorkspaceError
 from knockout.ledger.postgres import open_postgres
 from knockout.ledger.workspace import Workspace
 from knockout.services.database import find_database
+from knockout.services.sqlite import is_damage
+
+TAKEN_UP = "the next run of a study takes up the results that lie in runs/"
+"""What becomes of results without a ledger."""
+
+
+class LedgerLost(WorkspaceError):
+    """The ledger's file is no longer the one that was opened: nothing can be recorded any more."""
+
 
 schema = sql.MetaData()
 runs = sql.Table(
@@ -69,6 +80,12 @@ asks = sql.Table(
     sql.Column("seed", sql.Integer, nullable=False),
     sql.Column("role", sql.String(16), nullable=False),
 )
+flow_runs = sql.Table(
+    "flow_runs",
+    schema,
+    sql.Column("submission", sql.String(64), primary_key=True),
+    sql.Column("database", sql.String(64), index=True),
+)
 speeds = sql.Table(
     "speeds",
     schema,
@@ -116,7 +133,19 @@ def telling(workspace: Workspace, *, done: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise WorkspaceError(f"the ledger {ledger_place(workspace)} cannot be {done}: {error.orig}") from None
+        raise WorkspaceError(refused(error, workspace=workspace, done=done)) from None
+
+
+def refused(error: DBAPIError, *, workspace: Workspace, done: str) -> str:
+    """What an error of the database says of the ledger, and what helps where its content is none."""
+    if isinstance(error.orig, sqlite3.Error) and is_damage(error.orig):
+        return damaged(workspace.ledger, str(error.orig))
+    return f"the ledger {ledger_place(workspace)} cannot be {done}: {error.orig}"
+
+
+def damaged(path: Path, why: str) -> str:
+    """That a ledger is no sound database, and what helps."""
+    return f"the ledger {path} is damaged ({why}): put a copy of it in its place, or move it away; {TAKEN_UP}"
 
 
 def ledger_place(workspace: Workspace) -> str:
@@ -138,10 +167,47 @@ def open_engine(workspace: Workspace) -> Engine:
 def _open_sqlite(workspace: Workspace) -> Engine:
     """SQLite in WAL mode, in which readers and one writer do not wait for each other."""
     engine = sql.create_engine(f"sqlite:///{workspace.ledger}", connect_args={"timeout": 60.0})
+    file = _File(workspace.ledger)
+
+    @event.listens_for(engine, "do_connect")
+    def _look(*_: object) -> None:
+        file.check()  # SQLite would make an empty one in its place
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
+        file.note()
+
+    @event.listens_for(engine, "checkout")
+    def _look_again(*_: object) -> None:
+        file.check()
 
     return engine
+
+
+class _File:
+    """The file that a process has opened, and whether it is still there: what is written to a removed one is lost."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.opened: tuple[int, int] | None = None
+
+    def note(self) -> None:
+        """What is there now is the ledger."""
+        self.opened = self.opened or self._found()
+
+    def check(self) -> None:
+        """Raise LedgerLost where it is no longer there, or another one is."""
+        if self.opened is not None and (found := self._found()) != self.opened:
+            happened = "was removed" if found is None else "is another file than it was"
+            raise LedgerLost(
+                f"the ledger {self.path} {happened} while this command was using it, which ends with that; {TAKEN_UP}"
+            )
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino

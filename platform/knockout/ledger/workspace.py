@@ -59,8 +59,12 @@ def open_workspace(folder: Path | None = None) -> Workspace:
         WorkspaceError: it cannot be made or written.
     """
     path = find_workspace(folder).folder
+    parts = (path, path / "corpora", path / "runs", path / "reports")
+    for part in parts:
+        if os.path.lexists(part) and not part.is_dir():
+            raise WorkspaceError(f"{part} stands where the workspace has a folder: move it away, and try again")
     try:
-        for part in (path, path / "corpora", path / "runs", path / "reports"):
+        for part in parts:
             part.mkdir(parents=True, exist_ok=True)
         if not (ignore := path / ".gitignore").exists():
             _replace(ignore, content=b"*\n")
@@ -82,7 +86,7 @@ def write_atomically(path: Path, *, text: str | None = None, data: bytes | None 
     try:
         _replace(path, content=data if data is not None else (text or "").encode())
     except OSError as error:
-        raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def make_folder(path: Path) -> None:
@@ -90,7 +94,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorkspaceError(f"{path} cannot be made: {error.strerror or error}") from None
+        raise WorkspaceError(f"{path} cannot be made: {error.strerror or error}") from error
 
 
 def write_json(path: Path, *, data: Any) -> None:

@@ -56,9 +56,9 @@ def drawing(key: str) -> Iterator[None]:
         yield
 
 
-def panels(titles: list[str], *, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel a title, two in a row; `height` in inches of a row."""
-    columns = min(_PANELS_A_ROW, len(titles))
+def panels(titles: list[str], *, height: float, columns: int = _PANELS_A_ROW) -> tuple[Figure, list[Axes]]:
+    """A figure with one panel a title, at most so many in a row; `height` in inches of a row."""
+    columns = min(columns, len(titles))
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(_WIDTH_INCHES, height * rows), layout="constrained", facecolor="none")
     axes = [figure.add_subplot(rows, columns, place + 1, facecolor="none") for place in range(len(titles))]

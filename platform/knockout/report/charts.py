@@ -14,7 +14,7 @@ from knockout.report.dashboard import Chart, Curves, Layers, ParameterSplit, Sea
 from knockout.report.draw_curves import draw_curves
 from knockout.report.draw_layers import draw_layers
 from knockout.report.draw_parameters import draw_parameters
-from knockout.report.draw_tuning import draw_tuning
+from knockout.report.draw_tuning import MARKS, draw_tuning
 from knockout.report.palette import INK, Style, part_colors
 
 _UNITS = {
@@ -89,12 +89,14 @@ def draw(chart: Mapping[str, Any], *, key: str, styles: Mapping[str, Style]) -> 
 
 
 def legend(chart: Mapping[str, Any], *, styles: Mapping[str, Style]) -> list[dict[str, str]]:
-    """The chart's key: name, colour and dash of everything in it."""
+    """The chart's key: name, colour, and dash or mark of everything in it."""
     if chart["kind"] == "parameters":
-        return [{"name": p, "color": c, "dash": "block"} for p, c in part_colors(chart["parts"]).items()]
+        return [{"name": p, "color": c, "mark": "block"} for p, c in part_colors(chart["parts"]).items()]
+    if chart["kind"] == "tuning":
+        return [{**entry, "color": "currentColor"} for entry in MARKS]
     shown = set(chart["table"]["variant"])
     return [
-        {"name": name, "color": "currentColor" if style.color == INK else style.color, "dash": style.dash}
+        {"name": name, "color": "currentColor" if style.color == INK else style.color, "mark": style.dash}
         for name, style in styles.items()
         if name in shown
     ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from knockout.judge.fairness import Flag
+from knockout.judge.flag import Flag
 from knockout.judge.judgement import Judgement
 from knockout.judge.records import RunRecord, sizes_of, variants_of
 from knockout.report import figures, tables
@@ -36,15 +36,16 @@ def facts(
     command: str,
     controls: Sequence[RunRecord] = (),
     fairness: Sequence[Flag] = (),
+    revision: str | None = None,
     dashboard: Dashboard | None = None,
 ) -> dict[str, Any]:
     """Gather a report's facts.
 
     `study` holds name, question, source {document, section} or None, corpus, sizes, seeds, decide, declaration (the YAML
-    text) and patches (variant -> patch), and where settings were matched or searched, matched and tuned. `floors` are, for
-    each size, the corpus' cross-entropies in nats per token. `seconds` holds the submission's total and training time.
+    text) and patches (variant -> patch), and where settings were matched or searched, matched, tune and tuned. `floors` are,
+    for each size, the corpus' cross-entropies in nats per token. `seconds` holds the submission's total and training time.
     `command` makes the same study again. `controls` are runs that cost something and are in no figure.
-    `fairness` is what may favour a variant. `dashboard` defaults
+    `fairness` is what may favour a variant. `revision` is the code's commit, where it is known. `dashboard` defaults
     to the declared one. Raises what `load_dashboard` raises.
     """
     charts = (dashboard or load_dashboard()).charts
@@ -72,6 +73,7 @@ def facts(
         "command": command,
         "manifest_digest": manifest_digest,
         "versions": plain(versions),
+        "revision": revision,
         "machine": plain(machine),
     }
 

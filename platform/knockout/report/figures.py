@@ -67,23 +67,26 @@ _COST = {
 
 
 def trials(tuned: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Every trial of every search: size, variant, path, log, value, state (done, diverged, pruned), loss, chosen.
+    """Every trial of every search: size, variant, path, log, value, state (done, diverged, pruned), loss, step, chosen.
 
-    The loss of a done trial is its result, of a pruned one its last evaluation, of a diverged one null.
+    The loss of a done trial is its result, of a pruned one its last evaluation, of a diverged one null; the step is that of
+    its last evaluation.
     """
     rows = [
-        (one["size"], one["variant"], path, one["log"][path], value, trial["state"], _loss(trial), _is_chosen(trial, one))
+        (one["size"], one["variant"], path, one["log"][path], value, *_ending(trial), _is_chosen(trial, one))
         for one in tuned
         for trial in one["trials"]
         for path, value in trial["values"].items()
     ]
     schema = {"size": pl.String, "variant": pl.String, "path": pl.String, "log": pl.Boolean}
-    values = {"value": pl.Float64, "state": pl.String, "loss": pl.Float64, "chosen": pl.Boolean}
+    values = {"value": pl.Float64, "state": pl.String, "loss": pl.Float64, "step": pl.Int64, "chosen": pl.Boolean}
     return pl.DataFrame(rows, schema={**schema, **values}, orient="row")
 
 
-def _loss(trial: Mapping[str, Any]) -> float | None:
-    return trial["last"][1] if trial["state"] == "pruned" else trial["loss"]
+def _ending(trial: Mapping[str, Any]) -> tuple[str, float | None, int | None]:
+    """State, loss and step."""
+    step, loss = trial["last"] or (None, None)
+    return trial["state"], loss if trial["state"] == "pruned" else trial["loss"], step
 
 
 def _is_chosen(trial: Mapping[str, Any], search: Mapping[str, Any]) -> bool:

@@ -20,6 +20,8 @@ from knockout.report.charts import draw, legend
 from knockout.report.figures import FINAL_METRICS, ROUTING_METRICS
 from knockout.report.forest import forest
 from knockout.report.palette import INK, variant_styles
+from knockout.report.reading import how_to_read
+from knockout.report.searches import num_pruned, sentence, settings, study_saving
 from knockout.report.words import duration, effect, grouped, mean_sd, megabytes, number, ratio, thousands
 
 FILE_NAME = "report.html"
@@ -54,11 +56,16 @@ def render_html(facts: Mapping[str, Any]) -> str:
         "duration": duration,
         "effect": effect,
         "grouped": grouped,
+        "how_to_read": how_to_read,
         "mean_sd": mean_sd,
         "megabytes": megabytes,
+        "num_pruned": num_pruned,
         "number": number,
         "ratio": ratio,
+        "search_sentence": sentence,
+        "search_settings": settings,
         "short": short,
+        "study_saving": study_saving,
         "thousands": thousands,
     }
     styles = variant_styles(facts["variants"])

@@ -1,20 +1,23 @@
 """The log of results, `ablations/RESULTS.md`: one section for each study, size and day, from reports' facts.
 
 The invariant: the text is a function of the facts and of the sections that were there. A section is replaced only by one
-of the same study, size and day, and no path of a machine appears in one.
+of the same study, size and day; of a study and size only the newest is not called superseded; and no path of a machine
+appears in one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import write_atomically
-from knockout.report import words
+from knockout.report import since, words
+from knockout.report.reading import how_to_read
+from knockout.report.searches import num_pruned, saving, settings
 from knockout.report.spent import SizeReport, searches, spent
 from knockout.report.trained import cost
 
@@ -22,9 +25,13 @@ HEAD = """# Results
 
 What the studies of this folder gave, newest first: a section for each study, size and day, refuted and inconclusive claims
 included. `knockout results --write` writes it from a workspace's ledger and replaces sections of the same study, size and
-day; what stands above the first section stays.
+day; what stands above the first section stays. A section of another day than the one before says what changed since, and
+what differs that may be why.
 """
+Key = tuple[str, str, str]
+"""Study, size and date."""
 _MARK = re.compile(r"^<!-- knockout results · (?P<study>\S+) · (?P<size>\S+) · (?P<date>\d{4}-\d\d-\d\d) -->$", re.MULTILINE)
+_HEADING = re.compile(r"^(## .*?)(?: \(superseded by \d{4}-\d\d-\d\d\))?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w.:/])/(?:[\w.+-]+/)+([\w.+-]+)")
 
 
@@ -40,7 +47,7 @@ class Section:
     """Everything after the marker, in Markdown."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """Sections of one key replace each other."""
         return self.study, self.size, self.date
 
@@ -53,6 +60,7 @@ def section(facts: Mapping[str, Any], *, size: str, date: str) -> Section:
         _question(facts["study"]),
         *_warnings(facts, size=size),
         _table(verdicts := _verdicts(facts, size=size)),
+        how_to_read(verdicts),
         "\n".join(_sentence(verdict) for verdict in verdicts),
         *_checks(facts, size=size),
         "\n".join(_circumstances(facts, size=size)),
@@ -65,8 +73,8 @@ def show(sections: Sequence[Section]) -> str:
     return "\n".join(one.text for one in _ordered(sections))
 
 
-def write_log(path: Path, *, sections: Sequence[Section]) -> None:
-    """Write sections into a log, which is made if missing, in one step.
+def write_log(path: Path, *, sections: Sequence[Section], declared: Mapping[Key, str] | None = None) -> None:
+    """Write sections into a log, which is made if missing, in one step; `declared` as for `merge`.
 
     Raises:
         WorkspaceError: the file cannot be read or written.
@@ -75,14 +83,34 @@ def write_log(path: Path, *, sections: Sequence[Section]) -> None:
         before = path.read_text("utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as error:
         raise WorkspaceError(f"{path} cannot be read: {error}") from None
-    write_atomically(path, text=merge(before, sections=sections))
+    write_atomically(path, text=merge(before, sections=sections, declared=declared))
 
 
-def merge(text: str | None, *, sections: Sequence[Section]) -> str:
-    """The log with these sections in it; without a log, a new one. Newest first, each day by study and size."""
+def merge(text: str | None, *, sections: Sequence[Section], declared: Mapping[Key, str] | None = None) -> str:
+    """The log with these sections in it; without a log, a new one. Newest first, each day by study and size.
+
+    `declared` are the studies' declarations, in YAML, behind sections new and old, as far as they are known.
+    """
     head, known = _read(text) if text is not None else (HEAD, [])
-    merged = {one.key: one for one in [*known, *sections]}
-    return "\n".join([head.rstrip("\n") + "\n", *(f"{_mark(one)}\n{one.text}" for one in _ordered(merged.values()))])
+    merged = _ordered({one.key: one for one in [*known, *sections]}.values())
+    written = {one.key for one in sections}
+    told = [_in_row(one, among=merged, written=written, declared=declared or {}) for one in merged]
+    return "\n".join([head.rstrip("\n") + "\n", *(f"{_mark(one)}\n{one.text}" for one in told)])
+
+
+def _in_row(one: Section, *, among: Sequence[Section], written: Collection[Key], declared: Mapping[Key, str]) -> Section:
+    """A section that says which one of its study and size came after it, and what changed since the one before it."""
+    row = [other for other in among if (other.study, other.size) == (one.study, one.size)]
+    place = row.index(one)
+    mark = f" (superseded by {row[0].date})" if place else ""
+    text = _HEADING.sub(lambda heading: heading[1] + mark, one.text, count=1)
+    before = row[place + 1] if place + 1 < len(row) else None
+    if before is not None and {one.key, before.key} & {*written}:
+        texts = declared.get(before.key), declared.get(one.key)
+        said = _plain(since.since(one.text, before=before.text, date=before.date, declared=texts))
+        first, gap, rest = since.without_since(text).partition("\n\n")
+        text = f"{first}\n\n{said}{gap}{rest}"
+    return replace(one, text=text)
 
 
 def _ordered(sections: Iterable[Section]) -> list[Section]:
@@ -178,7 +206,7 @@ def _fairness(facts: Mapping[str, Any], *, size: str, level: str) -> list[str]:
 
 
 def _circumstances(facts: Mapping[str, Any], *, size: str) -> Iterator[str]:
-    """Corpus, seeds, cost, machine, versions, and the command."""
+    """Corpus, seeds, search, cost, machine, versions, revision, declaration, and the command."""
     study, machine = facts["study"], dict(facts["machine"])
     report = SizeReport(facts, size)
     sizes = facts["sizes"] if any(_spans(verdict, facts=facts) for verdict in _verdicts(facts, size=size)) else [size]
@@ -187,9 +215,15 @@ def _circumstances(facts: Mapping[str, Any], *, size: str) -> Iterator[str]:
     yield f"- Corpus: {study['corpus']} (`{facts['manifest_digest'][:16]}`); seeds {', '.join(map(str, study['seeds']))}"
     if found := searches(report):
         yield _plain(f"- Tuned: {'; '.join(map(_search, found))}")
-    yield f"- Cost: {cost(whole)}, {words.number(whole.flops)} FLOPs"
+    if tune := study.get("tune"):
+        yield _plain(f"- Search: {settings(tune)}")
+    pruned = f"; {saving(found)}" if num_pruned(found) else ""
+    yield f"- Cost: {cost(whole)}, {words.number(whole.flops)} FLOPs{pruned}"
     yield _plain(f"- Machine: {', '.join(part for part in parts if part)}")
     yield f"- Versions: {', '.join(f'{name} {version}' for name, version in facts['versions'].items())}"
+    if revision := facts.get("revision"):
+        yield f"- Revision: `{revision}`"
+    yield f"- Declaration: `{since.digest(study['declaration'])}`"
     yield f"- Again: `{facts['command']}`"
 
 

@@ -16,9 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from knockout.judge.controls import ControlResult
+from knockout.judge.flag import DOUBTS
 from knockout.judge.records import RunRecord
 from knockout.judge.verdict import Verdict
 from knockout.report import words
+from knockout.report.searches import Search, study_saving
 
 _STYLES = {
     "supported": "bold green",
@@ -72,10 +74,21 @@ def control_lines(controls: Sequence[ControlResult]) -> Iterator[Text]:
 
 
 def fairness_lines(flags: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
-    """What verdicts may rest on beside what is asked; `flags` are those of a report's facts."""
+    """What verdicts may rest on beside what is asked; `flags` are those of a report's facts.
+
+    A note is told here only where results gave reason for it: what follows from the plan was told with the plan.
+    """
     for flag in flags:
         if flag["level"] == "serious":
             yield Text(f"Fairness: {flag['sentence']}.", style="bold yellow")
+        elif flag["kind"] in DOUBTS:
+            yield Text(f"Note: {flag['sentence']}.")
+
+
+def tuning_lines(searches: Sequence[Search]) -> Iterator[Text]:
+    """What the searches of all variants came to together; nothing where none were."""
+    if searches:
+        yield Text(f"tuning: {study_saving(searches)}", style="dim")
 
 
 def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:

@@ -37,13 +37,15 @@ def megabytes(row: Mapping[str, Any] | None) -> str:
 
 
 def effect(verdict: Mapping[str, Any]) -> str:
-    """`+5.91 [5.39, 6.43]`, `+12.5 MB [12.1, 12.9]`, a share in percent, a place `at 4 [2, 8]`, an identity's leak, or a
-    dash.
+    """`+5.91 [5.39, 6.43]`, `+12.5 MB [12.1, 12.9]`, a share in percent, a place `at 4 [2, 8 or beyond]`, an identity's
+    leak, or a dash.
     """
     value, interval = verdict["effect"], verdict["interval"]
     match verdict["relation"]:
         case "knee" | "threshold" if interval is not None:
-            return f"{_place(value, at='at ')} [{_place(interval['low'])}, {_place(interval['high'])}]"
+            last = verdict.get("last")
+            low, high = (_place(interval[end], last=last) for end in ("low", "high"))
+            return f"{_place(value, last=last, at='at ')} [{low}, {high}]"
         case _ if value is None:
             return NONE
         case "diverges":
@@ -59,9 +61,11 @@ def effect(verdict: Mapping[str, Any]) -> str:
     return f"{_even(value / scale, sign='+')}{unit} [{low}, {high}]"
 
 
-def _place(x: float | None, *, at: str = "") -> str:
-    """A place on a claim's axis; without one, or at infinity, it is beyond what was tried."""
-    return "beyond" if x is None or math.isinf(x) else f"{at}{number(x)}"
+def _place(x: float | None, *, last: float | None, at: str = "") -> str:
+    """A place on a claim's axis: None and infinity lie beyond what was tried, for which a knee's last place stands too."""
+    if x is None or math.isinf(x):
+        return "beyond"
+    return f"{at}{number(x)}{' or beyond' if x == last else ''}"
 
 
 def _even(value: float, *, sign: str = "-") -> str:

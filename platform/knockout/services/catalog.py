@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from knockout import project
-from knockout.errors import ServiceError
+from knockout.errors import ServiceError, WorkspaceError
 from knockout.services.database import find_database, kept_secrets, store_url
 from knockout.services.environment import quiet_environment, settings
 from knockout.services.objects import kept_credentials
 from knockout.services.relocation import artifact_root, relocate
+from knockout.services.sqlite import damage
 
 HOST = "127.0.0.1"
 POOL = "knockout"
@@ -28,6 +29,8 @@ TRAINING = "training"
 """The queue of a pool for flow runs that train."""
 PAGES = {"prefect": "/runs", "mlflow": "/#/experiments?workflowType=machine_learning"}
 """Where a server's UI shows studies. Without the type MLflow opens for agents: their traces, prompts and gateways."""
+PREFECT_ANEW = "moves it to lost+found/, and the next command that reaches Prefect tells it the submissions anew"
+"""What repairing does with a damaged database of Prefect's."""
 QUERY_SECONDS = 2
 """A worker asks its pool so often for work."""
 WORKER_GRACE_SECONDS = 40.0
@@ -161,11 +164,18 @@ def settle_mlflow(workspace: Path) -> None:
 
 
 def settle_prefect(workspace: Path) -> None:
-    """Its database; it holds no path."""
+    """Its database; it holds no path. Raises ServiceError where it is damaged, or cannot be looked at."""
     if (database := find_database(workspace)) is not None:
         database.make(schema="prefect")
-    else:
-        in_wal_mode(PREFECT.database(workspace))
+        return
+    file = PREFECT.database(workspace)
+    in_wal_mode(file)
+    try:
+        why = damage(file)
+    except WorkspaceError as error:
+        raise ServiceError(f"prefect cannot start: {error}") from None
+    if why is not None:
+        raise ServiceError(f"prefect cannot start: {file} is damaged ({why}); `knockout doctor --repair` {PREFECT_ANEW}")
 
 
 def in_wal_mode(database: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -44,10 +45,16 @@ class Start:
 
 
 def prepare_folders(start: Start) -> None:
-    """Make the folders and the database."""
-    for folder in (start.server.folder(start.workspace), start.log.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    start.server.settle(start.workspace)
+    """Make the folders and the database.
+
+    Raises ServiceError where the disk, or what lies there, does not let them be made.
+    """
+    try:
+        for folder in (start.server.folder(start.workspace), start.log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        start.server.settle(start.workspace)
+    except (OSError, sqlite3.Error) as error:
+        raise ServiceError(f"{start.server.name} cannot start in {start.server.folder(start.workspace)}: {error}") from None
 
 
 def environment(start: Start) -> dict[str, str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from knockout.errors import ServiceError
 
@@ -24,11 +25,10 @@ def store_lock(workspace: Path, *, name: str) -> Path:
 def locked(path: Path, *, timeout_seconds: float, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Hold the lock at `path`, waiting up to the timeout for it.
 
-    Raises ServiceError if it stays taken, or once it is no longer wanted.
+    Raises ServiceError if it stays taken, once it is no longer wanted, or if the file cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_seconds
-    with path.open("a") as file:
+    with _opened(path) as file:
         while not acquired(file.fileno()):
             if not is_wanted():
                 raise ServiceError(f"{path}: no longer wanted")
@@ -43,6 +43,14 @@ def locked(path: Path, *, timeout_seconds: float, is_wanted: Callable[[], bool] 
         finally:
             # Explicit: a process forked meanwhile shares the lock until it closes its copy of the file.
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("a")
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def acquired(descriptor: int) -> bool:

@@ -71,6 +71,12 @@ def start_time_by_ps(pid: int) -> str | None:
     return start.strip() if start and not state.startswith("Z") else None
 
 
+def signal_in_words(code: int) -> str:
+    """The signal that ended a process, by its exit code, which is minus the signal's number."""
+    name = signal.Signals(-code).name
+    return f"{name} (out of memory?)" if name == "SIGKILL" else name
+
+
 def parent(pid: int) -> int | None:
     """The parent's process id, or None (also where there is no /proc)."""
     try:

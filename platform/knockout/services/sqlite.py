@@ -13,6 +13,7 @@ from pathlib import Path
 from knockout.errors import WorkspaceError
 
 BUSY_TIMEOUT_SECONDS = 60.0
+FOLDER = "it is a folder, not a file"
 TROUBLES = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -31,11 +32,13 @@ _BESIDE = ("", "-journal", "-wal", "-shm")
 
 
 def damage(path: Path) -> str | None:
-    """Why the content of a file is no sound database, or None.
+    """Why what lies at a path is no sound database, or None.
 
     Raises:
         WorkspaceError: it cannot be looked at: it is locked, or may not be read.
     """
+    if path.is_dir():
+        return FOLDER
     uri = f"{path.absolute().as_uri()}?mode=rw"  # what a killed writer left is rolled back, as by whoever opens it
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
@@ -52,6 +55,11 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _code(error) in DAMAGES
 
 
+def is_locked(error: sqlite3.Error) -> bool:
+    """Whether an error tells that another connection has the file."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def trouble(error: BaseException, *, path: Path, remedy: str) -> WorkspaceError | None:
     """What an error, or the one that it comes from, says of a file; None where it says nothing of one.
 
@@ -60,8 +68,8 @@ def trouble(error: BaseException, *, path: Path, remedy: str) -> WorkspaceError 
     found = _cause(error)
     if found is None:
         return None
-    if is_damage(found):
-        return WorkspaceError(f"{path} is damaged ({found}): {remedy}")
+    if is_damage(found) or path.is_dir():
+        return WorkspaceError(f"{path} is damaged ({FOLDER if path.is_dir() else found}): {remedy}")
     if _code(found) in TROUBLES:
         return WorkspaceError(f"{path} cannot be read or written: {found}")
     return None

@@ -74,7 +74,7 @@ def _replace(path: Path, *, text: str) -> None:
 def read(workspace: Path, *, server: Server) -> Service | None:
     """The recorded service, running or not; None without a record, or with one of the workspace that this is a copy of.
 
-    ServiceError if the file is damaged.
+    ServiceError if the file is damaged, or cannot be read.
     """
     path = server.state(workspace)
     try:
@@ -92,6 +92,8 @@ def read(workspace: Path, *, server: Server) -> Service | None:
         )
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ServiceError(f"{path}: not a service record ({error!r}); stop the server and remove the file") from error
 

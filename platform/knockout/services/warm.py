@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from knockout.errors import RunError
+from knockout.services.processes import signal_in_words
 
 START_SECONDS = 120.0
 
@@ -90,7 +91,7 @@ class WarmParent:
         self.ready.wait(START_SECONDS)
         if not self.ready_once:
             late = f"it was not ready within {START_SECONDS:g} s; is the machine busy?"
-            why = self._last_word() or ("it ended without a word" if self.dead else late)
+            why = self._last_word() or (self._end() if self.dead else late)
             raise RunError(f"{self.name} did not start: {why}" + (f"; see {self.log}" if self.log is not None else ""))
 
     def launch(self, child: Child, *, request: dict[str, object]) -> None:
@@ -138,6 +139,13 @@ class WarmParent:
             self.end(child)
         for child in living:
             child.ended.wait(max(0.0, deadline - time.monotonic()))
+
+    def _end(self) -> str:
+        """How it ended, in words."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if (code := self.process.wait(1)) < 0:
+                return f"it was ended by {signal_in_words(code)}"
+        return "it ended without a word"
 
     def _last_word(self) -> str:
         said = self.log.read_bytes() if self.log is not None and self.log.exists() else b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.plan import Cell, Plan, PlannedRun
 from knockout.errors import CorpusError
 from knockout.ledger.identity import identity, meaning
-from knockout.ledger.workspace import Workspace, make_folder, write_json
-from knockout.training.spec import MEANING
+from knockout.ledger.workspace import Workspace
+from knockout.training.folder import lay_out
 
 
 @dataclass(frozen=True)
@@ -96,17 +95,7 @@ def write_meanings(runs: list[BoundRun], *, workspace: Workspace) -> None:
         WorkspaceError: the disk is full, or the workspace cannot be written.
     """
     for run in runs:
-        folder = workspace.run(run.identity)
-        if not _lies_there(folder / MEANING, data=run.meaning):
-            make_folder(folder)
-            write_json(folder / MEANING, data=run.meaning)
-
-
-def _lies_there(path: Path, *, data: dict[str, Any]) -> bool:
-    try:
-        return json.loads(path.read_bytes()) == data
-    except (OSError, ValueError):
-        return False
+        lay_out(workspace, run.identity, meaning=run.meaning)
 
 
 def _long_enough(manifest: Manifest, *, context: int, name: str) -> None:

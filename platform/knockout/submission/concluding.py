@@ -16,14 +16,17 @@ from knockout.corpus.prepare import Prepared
 from knockout.declare.claim import BASELINE, Causality
 from knockout.declare.plan import Cell, Plan
 from knockout.declare.study import Study
-from knockout.declare.tune import as_told
 from knockout.judge import Judgement, RunRecord, decide
+from knockout.judge.doubts import doubts
 from knockout.judge.fairness import fairness
+from knockout.judge.flag import Flag
 from knockout.judge.statistics.looks import Look, declared_looks
+from knockout.ledger.aside import report_folder
 from knockout.ledger.store import FINISHED, Ledger, LedgerRun
 from knockout.report.facts import facts
 from knockout.report.html import write_html
 from knockout.submission.bind import BoundRun
+from knockout.submission.earlier import earlier_looks
 from knockout.training.stop import Ending
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ def conclude(
     ledger: Ledger,
     seconds: float,
     tuned: Sequence[Tuned],
+    revision: str | None = None,
     ending: Ending | None = None,
 ) -> Concluding:
     """Judge the claims from the ledger's results and write the report; `ending` is what ended the work early, if any did."""
@@ -64,21 +68,29 @@ def conclude(
     trained += sum(point.cost.seconds for one in tuned for point in one.points if not point.reused)
     searches = [one.to_dict() for one in tuned]
     state, reason = _outcome(records, ending=ending)
+    flags = [*fairness(plan, tuned=searches), *doubts(plan, records=judged, floors=floors, tuned=searches)]
+    flags += earlier_looks(plan, verdicts=judgement.verdicts, ledger=ledger)
     said = facts(
         {**_study(plan), "tuned": searches, "unfinished": _unfinished(records, reason=reason)},
         records=judged,
         controls=controls,
-        fairness=fairness(plan, tuned=searches),
+        fairness=_to_weigh(flags),
         judgement=judgement,
         floors=floors,
         manifest_digest=", ".join(dict.fromkeys(found.manifest.digest for found in prepared.values())),
         versions=_versions(),
+        revision=revision,
         machine=_machine(),
         seconds={"total": seconds, "training": trained},
         command=f"knockout run {study.study} {plan.arguments}".strip(),
     )
-    report = write_html(said, folder=ledger.workspace.report(study.study, arguments=plan.arguments))
+    report = write_html(said, folder=report_folder(ledger.workspace, study=study.study, arguments=plan.arguments))
     return Concluding(state, reason, tuple(judged), judgement, said, report)
+
+
+def _to_weigh(flags: Sequence[Flag]) -> list[Flag]:
+    """The serious flags first."""
+    return sorted(flags, key=lambda flag: flag.level != "serious")
 
 
 def judge(plan: Plan, *, runs: Sequence[BoundRun], prepared: Mapping[int, Prepared], ledger: Ledger) -> Judgement:
@@ -88,9 +100,9 @@ def judge(plan: Plan, *, runs: Sequence[BoundRun], prepared: Mapping[int, Prepar
 
 
 def open_variants(study: Study, *, judgement: Judgement) -> frozenset[str]:
-    """The variants of the claims that more seeds may settle: inconclusive ones where the baseline is competent."""
+    """The variants of the claims that more seeds may settle: inconclusive ones where baseline and variants have learnt."""
     competent = {gate.size for gate in judgement.competence if gate.met}
-    open_ = {v.claim for v in judgement.verdicts if v.outcome == "inconclusive" and v.size in competent}
+    open_ = {v.claim for v in judgement.verdicts if v.outcome == "inconclusive" and v.size in competent and not v.unlearnt}
     return frozenset(name for claim in study.claims if claim.id in open_ for name in claim.expect.named.values())
 
 
@@ -229,9 +241,10 @@ def _study(plan: Plan) -> dict[str, Any]:
         "source": study.source.model_dump() if study.source else None,
         "seeds": list(study.seeds_at(plan.look)),
         "decide": study.decide.model_dump(),
+        "tune": study.tune.model_dump(mode="json") if study.tune is not None else None,
         "declaration": plan.text,
         "arguments": plan.arguments,
-        "patches": {cell.variant: as_told(cell.patch, tune=study.tune) for cell in plan.cells},
+        "patches": {cell.variant: cell.patch for cell in plan.cells},
         "matched": [_matched(cell) for cell in plan.cells if cell.matched is not None],
     }
 

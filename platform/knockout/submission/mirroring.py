@@ -10,15 +10,18 @@ from typing import cast, get_args
 
 from knockout.account import count
 from knockout.declare.plan import Plan, plan_text
+from knockout.ledger.kinds import is_file
 from knockout.ledger.store import Ledger
+from knockout.services.waiting import Say
 from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
-from knockout.submission.describing import fairness_tag, metric_rows, settings_of
+from knockout.submission.describing import fairness_tag, settings_of
 from knockout.submission.owed import catch_up
 from knockout.submission.retelling import is_sealed
+from knockout.submission.rows import readable_rows
 from knockout.tracking import BackgroundMirror, Handle, State
 from knockout.training.execute import Execution
-from knockout.training.metrics import read_metrics, segments
+from knockout.training.metrics import segments
 from knockout.training.spec import METRICS, RESULT
 
 
@@ -87,7 +90,7 @@ class Mirroring:
         if self.mirror is None or run.identity not in self.handles or self.shown.get(run.identity) == state:
             return
         self.shown[run.identity] = state
-        self.mirror.metrics(self.handles[run.identity], metric_rows(read_metrics(folder)), planned_steps=run.cell.num_steps)
+        self.mirror.metrics(self.handles[run.identity], readable_rows(folder), planned_steps=run.cell.num_steps)
 
     def close_run(self, run: BoundRun, *, execution: Execution) -> None:
         """The end of a run that was trained here: the last of its curves, its final values, how it ended."""
@@ -95,9 +98,9 @@ class Mirroring:
         if self.mirror is None or handle is None or execution.run.state not in get_args(State):
             return
         folder, ended = self.workspace.run(run.identity), execution.run
-        rows = tuple(metric_rows(read_metrics(folder)))
+        rows = readable_rows(folder)
         self.mirror.metrics(handle, rows, planned_steps=run.cell.num_steps)
-        files = {name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()}
+        files = {name: folder / name for name in (RESULT, METRICS) if is_file(folder / name)}
         self.mirror.close_run(
             handle,
             state=cast(State, ended.state),
@@ -127,9 +130,9 @@ class Mirroring:
                 self.parent, state=cast(State, state), verdicts=(), report=None, tags=_reason(reason)
             )
 
-    def close(self) -> str | None:
-        """Wait for the mirror; a warning that names what it missed."""
-        return self.mirror.close(timeout_seconds=60.0) if self.mirror is not None else None
+    def close(self, *, say: Say) -> str | None:
+        """Wait for the mirror; a warning that names what it missed. `say` is told what is waited for, if it takes long."""
+        return self.mirror.close(timeout_seconds=60.0, say=say) if self.mirror is not None else None
 
 
 def _reason(reason: str | None) -> dict[str, str]:

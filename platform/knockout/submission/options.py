@@ -22,6 +22,8 @@ class Options:
     """Longest time that the submission may take; None: what the study declares."""
     mlflow: bool = True
     """Whether runs are mirrored to MLflow."""
+    prefect: bool = True
+    """Whether Prefect is to have a flow run of the submission."""
     devices: int | None = None
     """Devices that each run takes; None: what the study declares."""
     strategy: Strategy | None = None

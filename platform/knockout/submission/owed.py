@@ -17,6 +17,7 @@ from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.inventory import Ask, Entry, Submitted, entries, every_ask, note_shown, owed_submissions
 from knockout.ledger.store import PRUNED, Ledger, LedgerRun
 from knockout.services.locks import locked
+from knockout.services.waiting import Say
 from knockout.submission.retelling import Told, tell_again
 from knockout.tracking import BackgroundMirror, Mirror, inspection, naming
 from knockout.tracking.inspection import Shown
@@ -33,10 +34,11 @@ class Owed:
     asks: Mapping[str, tuple[Ask, ...]]
 
 
-def settle(ledger: Ledger) -> str | None:
+def settle(ledger: Ledger, *, say: Say) -> str | None:
     """What a command does first: set right what dead processes left, in the ledger, and in MLflow where there is a store.
 
-    MLflow is imported only when it lacks something. Returns a warning that names what could not be told, or None.
+    MLflow is imported only when it lacks something. Returns a warning that names what could not be told, or None; `say` is
+    told what is waited for, if it takes long.
     """
     reconcile(ledger)
     folder = ledger.workspace.folder
@@ -49,7 +51,7 @@ def settle(ledger: Ledger) -> str | None:
         return f"MLflow's store cannot be read ({error}): `knockout doctor` tells what to do"
     background = BackgroundMirror(folder)
     background.perform("what earlier commands missed", lambda mirror: catch_up(ledger, mirror=mirror))
-    return background.close(timeout_seconds=60.0)
+    return background.close(timeout_seconds=60.0, say=say)
 
 
 def catch_up(ledger: Ledger, *, mirror: Mirror) -> None:

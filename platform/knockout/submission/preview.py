@@ -11,8 +11,8 @@ from typing import Any
 from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
 from knockout.declare.plan import Cell, Plan
-from knockout.declare.tune import Tune, as_told
-from knockout.judge.fairness import Flag, fairness
+from knockout.judge.fairness import fairness
+from knockout.judge.flag import Flag
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun, bind, vocabularies
@@ -87,9 +87,7 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibra
         question=plan.study.question,
         corpus=plan.corpus.corpus,
         corpus_prepared=known,
-        cells=tuple(
-            _cell(cell, tune=plan.study.tune, planned=planned, runs=runs, done=done) for cell, planned in _cells(tuned)
-        ),
+        cells=tuple(_cell(cell, planned=planned, runs=runs, done=done) for cell, planned in _cells(tuned)),
         fairness=tuple(fairness(plan)),
         runs_to_do=len(to_do) + trials_to_do,
         trials_to_do=trials_to_do,
@@ -130,7 +128,7 @@ def _cells(plan: Plan) -> list[tuple[Cell, int]]:
     return [(cell, runs[key]) for key, cell in cells.items()]
 
 
-def _cell(cell: Cell, *, tune: Tune | None, planned: int, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
+def _cell(cell: Cell, *, planned: int, runs: Sequence[BoundRun], done: Collection[str]) -> CellPreview:
     account = count(cell.architecture)
     reused = sum(run.identity in done for run in runs if _key(run.cell) == _key(cell))
     return CellPreview(
@@ -141,7 +139,7 @@ def _cell(cell: Cell, *, tune: Tune | None, planned: int, runs: Sequence[BoundRu
         flops_per_token=account.flops_per_token.forward,
         steps=cell.num_steps,
         tokens=cell.num_steps * cell.recipe.batch * cell.architecture.context,
-        patch=as_told(cell.changes, tune=tune),
+        patch=cell.changes,
         runs=planned,
         reused=reused if runs else None,
     )

@@ -62,6 +62,16 @@ def newest_by_size(ledger: Ledger, *, study: str, sizes: Iterable[str]) -> dict[
     return found
 
 
+def declarations_by_day(ledger: Ledger, *, study: str) -> dict[tuple[str, str, str], str]:
+    """The declaration, in YAML, behind the newest conclusion of each (study, size, day), for those that the log takes."""
+    as_declared, found = _as_declared(), dict[tuple[str, str, str], str]()
+    for conclusion in conclusions(ledger, study=study):
+        if conclusion.arguments in as_declared:
+            for size in conclusion.facts["sizes"]:
+                found.setdefault((study, size, day(conclusion.finished)), conclusion.facts["study"]["declaration"])
+    return found
+
+
 def day(seconds: float) -> str:
     """The date of a moment, in universal time: 2026-11-29."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")

@@ -117,12 +117,21 @@ def waiting_requests(ledger: Ledger, *, known: frozenset[str]) -> list[Request]:
 
     `known` are the submissions of the ledger. Raises WorkspaceError.
     """
+    return _unbegun(ledger, known=known, withdrawn=False)
+
+
+def withdrawn_requests(ledger: Ledger, *, known: frozenset[str]) -> list[Request]:
+    """The requests that were called off before a process began them, as `waiting_requests`."""
+    return _unbegun(ledger, known=known, withdrawn=True)
+
+
+def _unbegun(ledger: Ledger, *, known: frozenset[str], withdrawn: bool) -> list[Request]:
     workspace, store = ledger.workspace, find_store(ledger.workspace.folder)
     files = {path.name for path in (workspace.folder / FOLDER).glob("*.json")}
     files |= {name for name in store.names(FOLDER) if name.endswith(".json")} if store is not None else set()
     names = {Path(name).stem for name in files} - known
-    withdrawn = stopped_among(ledger, submissions=names) if names else frozenset()
-    return [read_request(name, workspace=workspace) for name in sorted(names - withdrawn)]
+    stopped = stopped_among(ledger, submissions=names) if names else frozenset[str]()
+    return [read_request(name, workspace=workspace) for name in sorted(names & stopped if withdrawn else names - stopped)]
 
 
 def pool_of_lost(one: Submission, *, ledger: Ledger) -> str | None:
@@ -139,7 +148,6 @@ def pool_of_lost(one: Submission, *, ledger: Ledger) -> str | None:
 def withdraw(submission: str, *, ledger: Ledger) -> None:
     """Take back a request that no process has begun: whoever is told of it, on whatever machine, does nothing."""
     request_stop(ledger, submissions=[submission])
-    _path(submission, workspace=ledger.workspace).unlink(missing_ok=True)
 
 
 def _says(path: Path, *, text: str) -> bool:

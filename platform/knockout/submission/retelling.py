@@ -17,11 +17,12 @@ from knockout.corpus.lookup import folders_by_digest
 from knockout.declare.architecture import Architecture
 from knockout.declare.document import parse_document
 from knockout.ledger.inventory import Ask, Submitted
+from knockout.ledger.kinds import is_file
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
-from knockout.submission.describing import fairness_tag, metric_rows, settings_of
+from knockout.submission.describing import fairness_tag, settings_of
+from knockout.submission.rows import readable_rows
 from knockout.tracking import Mirror, State
-from knockout.training.metrics import read_metrics
 from knockout.training.result import read_result
 from knockout.training.spec import METRICS, RESULT
 
@@ -99,14 +100,14 @@ def _tell_run(
         corpus={"name": corpora.get(digest, digest[:16]), "digest": digest},
         artifacts={"meaning.json": json.dumps(run.meaning, indent=1, sort_keys=True)},
     )
-    rows = tuple(metric_rows(read_metrics(folder)))
+    rows = readable_rows(folder)
     mirror.metrics(shown, rows, planned_steps=run.planned_steps)
     mirror.close_run(
         shown,
         state=cast(State, run.state),
         reason=run.reason or "",
         final=run.metrics,
-        artifacts={name: folder / name for name in (RESULT, METRICS) if (folder / name).exists()},
+        artifacts={name: folder / name for name in (RESULT, METRICS) if is_file(folder / name)},
         series=rows if is_sealed(run, folder=folder) else (),
         planned_steps=run.planned_steps,
     )

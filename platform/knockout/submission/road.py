@@ -33,13 +33,14 @@ from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
 from knockout.submission.options import Options
 from knockout.submission.preparing import begin_preparing
+from knockout.submission.revision import revision
 from knockout.submission.ticking import Ticker
 from knockout.submission.waiting import wait_awake
 from knockout.training.execute import DAMAGED, Early, Execution, Limits, never
 from knockout.training.result import read_result
 from knockout.training.sharing import fetch_result
 from knockout.training.stop import BY_USER, Ending, Stop
-from knockout.training.untold import reconcile
+from knockout.training.untold import reconcile, take_up
 
 if TYPE_CHECKING:
     from knockout.submission.tuned import Tuned
@@ -100,6 +101,7 @@ class Road:
         self.interrupted = interrupted
         self.owner = this_process()
         self.started = time.monotonic()
+        self.revision = revision()
         self.prepared: dict[int, Prepared] = {}
         self.runs: list[BoundRun] = []
         self.executions: dict[str, Execution] = {}
@@ -132,7 +134,7 @@ class Road:
         self.hands.close()
         if ending is not None and not self.is_left:
             self.mirroring.give_up(state=ending[0], reason=ending[1])
-        self.missed = self.mirroring.close()
+        self.missed = self.mirroring.close(say=self.listener.note)
         if self.missed is not None:
             self.listener.note(self.missed)
         self.ticker.__exit__(kind, error, trace)
@@ -157,6 +159,7 @@ class Road:
                 runs=[],
                 arguments=self.plan.arguments,
                 mirrored=self.options.mlflow,
+                prefect=self.options.prefect,
             )
             self.submitted = True
             self.mirroring.open_submission(self.plan, submission=self.submission)
@@ -288,6 +291,8 @@ class Road:
             fetch_result(self.workspace, run.identity)  # another machine may have trained it
         if not pruned:
             self.executions[run.identity] = execution
+        for note in execution.notes:
+            self.listener.note(f"{run.name}: {note}")
         self.listener.run_ended(run, execution.run, execution.reused)
         self.mirroring.close_run(run, execution=execution)
         if not (pruned or execution.run.finished):
@@ -312,6 +317,7 @@ class Road:
             seconds=time.monotonic() - self.started,
             reused={identity: execution.reused for identity, execution in self.executions.items()},
             tuned=[self.tuned[key][1] for cell in self.plan.cells if (key := (cell.variant, cell.size)) in self.tuned],
+            revision=self.revision,
             ending=stop.ending if stop.is_set() else None,
         )
         self.ledger.conclude(self.submission, state=concluding.state, reason=concluding.reason, facts=concluding.facts)
@@ -338,7 +344,7 @@ class Road:
         """Whether a run is done; one whose files are gone or damaged is not, whatever the ledger says."""
         known = self.ledger.run(run.identity)
         if known is None or not known.finished:
-            return False
+            return take_up(self.ledger, run.identity)
         fetch_result(self.workspace, run.identity)
         if read_result(self.workspace.run(run.identity)) is not None:
             return True

@@ -17,7 +17,7 @@ from knockout.declare.document import Document
 from knockout.declare.load import validate
 from knockout.declare.problems import nearest
 from knockout.declare.schedules import FILE, Schedule, load_schedules
-from knockout.errors import DeclarationError, InputError, WorkspaceError
+from knockout.errors import DeclarationError, InputError, WorkspaceError, quoted
 from knockout.ledger.workspace import Workspace, write_json
 from knockout.services.locks import locked
 
@@ -90,7 +90,7 @@ def find_schedule(name: str, *, workspace: Workspace) -> Known:
     known = {one.schedule.schedule: one for one in schedules(workspace)}
     if name not in known:
         there = f"there are {', '.join(known)}" if known else "there are none"
-        raise InputError(f"no schedule '{name}' ({there}){nearest(name, list(known))}")
+        raise InputError(f"no schedule {quoted(name)} ({there}){nearest(name, list(known))}")
     return known[name]
 
 

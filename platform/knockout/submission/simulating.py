@@ -124,7 +124,7 @@ def simulate(num_runs: int, *, first_seed: int, workspace: Workspace, mlflow: bo
         return hands[-1]
 
     started = time.monotonic()
-    options = Options(mlflow=mlflow)
+    options = Options(mlflow=mlflow, prefect=False)
     road = Road(loaded, workspace=workspace, options=options, listener=Listener(), stop=Stop(), hands=resting)
     with road:
         plain.submit(road)

@@ -17,14 +17,15 @@ from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.lost import goes_on
 from knockout.ledger.process import this_process
 from knockout.ledger.stops import stop_requested, wanted_stop
-from knockout.ledger.store import Ledger, LedgerRun
-from knockout.ledger.workspace import Workspace, make_folder, write_json
+from knockout.ledger.store import Ledger
+from knockout.ledger.workspace import Workspace
 from knockout.services.environment import quiet_environment
 from knockout.submission.shared_corpora import shared_by_digest
 from knockout.submission.slots import Slot, host_slot
 from knockout.training.execute import Limits, execute
+from knockout.training.folder import lay_out
 from knockout.training.launcher import Nursery
-from knockout.training.spec import MEANING, Runtime
+from knockout.training.spec import Runtime
 from knockout.training.stop import Ending, Stop
 
 HEED_SECONDS = 1.0
@@ -77,18 +78,10 @@ def bring(order: Order, *, workspace: Workspace, stop: Stop, nursery: type[Nurse
         if not goes_on(ledger.submission(order.submission)):
             return Ended(run.state, run.reason) if run.finished else Ended("cancelled", has_ended(order.submission))
         corpus = shared_by_digest(run.meaning["corpus"], workspace=workspace).folder
-        _lay_out(run, workspace=workspace)
+        lay_out(workspace, run.identity, meaning=run.meaning)
         return _execute(order, corpus=str(corpus), ledger=ledger, stop=stop, kind=nursery)
     finally:
         ledger.close()
-
-
-def _lay_out(run: LedgerRun, *, workspace: Workspace) -> None:
-    """What the run means, in its folder, also on a machine where nobody submitted it."""
-    path = workspace.run(run.identity) / MEANING
-    if not path.exists():
-        make_folder(path.parent)
-        write_json(path, data=run.meaning)
 
 
 def _execute(order: Order, *, corpus: str, ledger: Ledger, stop: Stop, kind: type[Nursery]) -> Ended:

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from knockout.account import count
 from knockout.declare.plan import Plan
-from knockout.declare.tune import as_told
 from knockout.ledger.identity import flatten
 from knockout.ledger.ticks import Tick
 from knockout.report.accounts import number
@@ -91,7 +90,7 @@ def cell_table(plan: Plan) -> RenderableType:
             f"{cell.num_steps:,}",
             str(len(plan.study.seed_list)),
         )
-    return Group(table, *_changes({cell.variant: as_told(cell.changes, tune=plan.study.tune) for cell in plan.cells}))
+    return Group(table, *_changes({cell.variant: cell.changes for cell in plan.cells}))
 
 
 def _changes(patches: Mapping[str, dict[str, object]]) -> list[Text]:

@@ -17,6 +17,7 @@ from knockout.ledger.leases import HEARTBEAT_SECONDS
 from knockout.ledger.process import Owner
 from knockout.ledger.stops import wanted_stop
 from knockout.ledger.store import Ledger
+from knockout.ledger.tables import LedgerLost
 from knockout.submission.bind import BoundRun
 from knockout.submission.listener import Listener
 from knockout.submission.mirroring import Mirroring
@@ -87,6 +88,8 @@ class Ticker:
             if time.monotonic() - self.beaten > HEARTBEAT_SECONDS:
                 self._beat()
                 self.beaten = time.monotonic()
+        except LedgerLost as lost:
+            self.stop.end(Ending("failed", str(lost)))
         except WorkspaceError as unreachable:
             log.debug("%s; the next tick tries again", unreachable)
 

@@ -1,7 +1,7 @@
 """What tuning a cell came to, as plain data: every trial with its cost, the chosen values, what pruning saved.
 
 The invariant: what a trial cost is what the ledger says of its runs, whoever asked for them; what pruning saved follows from
-its decisions, whatever an earlier search had trained already.
+its decisions alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from knockout.report.searches import saved_share, sentence
 from knockout.search.trial import Trial
 
 
@@ -23,13 +24,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class TriedPoint:
-    """A trial, what its runs cost, and what they would have cost in full."""
+    """A trial, and what its runs cost."""
 
     trial: Trial
     cost: Cost
-    full_tokens: int
-    spared_tokens: int
-    """Those after the step at which it was pruned; 0 where it was not."""
     identities: tuple[str, ...]
     """Of its runs, one for each tuning seed; the later ones of a pruned trial were never run."""
     reused: bool
@@ -69,29 +67,24 @@ class Tuned:
         return Cost(sum(c.seconds for c in costs), sum(c.tokens for c in costs), sum(c.flops for c in costs))
 
     @property
-    def saved_share(self) -> float:
-        """Share of the tokens of all trials in full that lie after the steps at which trials were pruned."""
-        return sum(point.spared_tokens for point in self.points) / sum(point.full_tokens for point in self.points)
+    def sentence(self) -> str:
+        """`6 trials, 1 of them beyond the range, 2 pruned: 41% of the tuning tokens saved`."""
+        return sentence(self._searched)
 
     @property
-    def sentence(self) -> str:
-        """`6 trials, 1 of them beyond the range, 2 pruned: 41 % of the tuning tokens saved`."""
-        beyond = sum(trial.extends is not None for trial in self.trials)
-        pruned = sum(trial.state == "pruned" for trial in self.trials)
-        said = f"{len(self.trials)} trials"
-        said += f", {beyond} of them beyond the range" if beyond else ""
-        return said + (f", {pruned} pruned: {self.saved_share:.0%} of the tuning tokens saved" if pruned else "")
+    def _searched(self) -> dict[str, Any]:
+        return {"trials": [point.to_dict() for point in self.points]}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "variant": self.variant,
             "size": self.size,
-            "trials": [point.to_dict() for point in self.points],
+            **self._searched,
             "chosen": self.chosen,
             "edges": self.edges,
             "log": self.log,
             "cost": asdict(self.cost),
-            "saved_share": self.saved_share,
+            "saved_share": saved_share([self._searched]),
             "sentence": self.sentence,
         }

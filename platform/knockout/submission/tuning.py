@@ -125,11 +125,7 @@ class _Trying:
         )
         as_run = replace(trial, values=_as_run(self.cell, trial.values))
         reused = not any(run.identity in self.trained for run in runs)
-        full_tokens, identities = sum(run.tokens for run in runs), tuple(run.identity for run in runs)
-        seen = trial.curve[-1][0] * runs[0].tokens // self.cell.num_steps if trial.state == "pruned" else full_tokens
-        return TriedPoint(
-            as_run, cost, full_tokens=full_tokens, spared_tokens=full_tokens - seen, identities=identities, reused=reused
-        )
+        return TriedPoint(as_run, cost, identities=tuple(run.identity for run in runs), reused=reused)
 
     def _runs(self, trial: Trial) -> list[BoundRun]:
         tried = with_values(self.cell, values=trial.values)

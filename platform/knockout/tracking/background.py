@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from knockout.errors import InputError, KnockoutError
+from knockout.services.waiting import Say
+from knockout.tracking.inspection import is_waited_for
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.naming import State
 
@@ -25,6 +28,8 @@ Handle = Future[str]
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.2
 MAX_QUEUED = 10_000
+LOOK_SECONDS = 2.0
+WAITING = "waiting for MLflow's database, which another process holds …"
 NAMED = 3
 """So many of what failed for one reason are named; what is beyond is counted."""
 PERMANENT = (ValueError, TypeError, KeyError, FileNotFoundError, InputError)
@@ -178,13 +183,25 @@ class BackgroundMirror:
         """Do something else with the mirror; `label` says what, for the warning."""
         self._put(Job(label, None, lambda mirror, _: call(mirror)))
 
-    def close(self, *, timeout_seconds: float = 30.0) -> str | None:
-        """Wait for what is queued, and end. Returns a warning that names what was not mirrored, or None."""
+    def close(self, *, timeout_seconds: float = 30.0, say: Say = lambda _: None) -> str | None:
+        """Wait for what is queued, and end. Returns a warning that names what was not mirrored, or None.
+
+        `say` is told, once, where another process has MLflow's database and is waited for.
+        """
         self._put(None)
-        self._thread.join(timeout_seconds)
+        self._wait(timeout_seconds, say=say)
         self._abandoned.set()
         self._note_unfinished(f"MLflow's store did not take it within {timeout_seconds:.0f} s")
         return self._warning()
+
+    def _wait(self, seconds: float, *, say: Say) -> None:
+        """Wait until the thread has ended, for so long at most."""
+        until = time.monotonic() + seconds
+        while self._thread.is_alive() and time.monotonic() < until:
+            self._thread.join(min(LOOK_SECONDS, until - time.monotonic()))
+            if self._thread.is_alive() and is_waited_for(self._workspace):
+                say(WAITING)
+                self._thread.join(max(0.0, until - time.monotonic()))
 
     def _open(self, label: str, *, run: Handle | str | None, call: Callable[[Mirror, str], str]) -> Handle:
         handle: Handle = Future()

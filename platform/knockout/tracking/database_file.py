@@ -1,7 +1,8 @@
 """MLflow's SQLite file, made and upgraded so that a process that dies meanwhile leaves it as it was.
 
 The invariant: tables are made and migrated in a draft under a temporary name. What is whole then takes the file's place in
-one transaction (SQLite's backup interface), also where other processes have the file open.
+one transaction (SQLite's backup interface), also where other processes have the file open. A draft that fails is gone at
+once: on a full disk the ledger needs its room.
 """
 
 from __future__ import annotations
@@ -9,12 +10,18 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from knockout.services.sqlite import is_locked
+
 BUSY_TIMEOUT_SECONDS = 60.0
+HELD_SECONDS = 2.0
 NAME = "mlflow.db"
 DRAFT = ".mlflow.db.new"
+EMPTIED = ("", "-wal")
+"""Of what SQLite keeps of a database the parts that hold its content, and that no process has in its memory."""
 HALF_MADE = f"{NAME}.half-made"
 """Where a file is kept that a killed process had begun to make."""
 
@@ -30,7 +37,7 @@ def make_ready(place: Path, *, artifacts: str, was_whole: bool) -> None:
     """
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    database, draft = place / NAME, place / DRAFT
+    database = place / NAME
     has_tables = database.exists() and use_wal(database)
     made_by = revision(database) if has_tables else None
     if has_tables and made_by == revisions()[0]:
@@ -39,17 +46,37 @@ def make_ready(place: Path, *, artifacts: str, was_whole: bool) -> None:
         return
     known = made_by in (None, *revisions())
     upgrades = has_tables and (was_whole or not known or has_runs(database))
-    remove(draft)
-    use_wal(draft)
-    if upgrades:
-        copy(database, to=draft)
-        upgrade(draft)
-    SqlAlchemyStore(address(draft), artifacts).engine.dispose()  # makes the tables of an empty database
-    if has_tables:
-        copy_aside(place, name=f"{NAME}.before-{importlib.metadata.version('mlflow')}" if upgrades else HALF_MADE)
-    copy(draft, to=database)
-    use_wal(database)
-    remove(draft)
+    with _passing(place / DRAFT) as draft:
+        use_wal(draft)
+        if upgrades:
+            copy(database, to=draft)
+            upgrade(draft)
+        SqlAlchemyStore(address(draft), artifacts).engine.dispose()  # makes the tables of an empty database
+        if has_tables:
+            copy_aside(place, name=f"{NAME}.before-{importlib.metadata.version('mlflow')}" if upgrades else HALF_MADE)
+        _replace(database, draft=draft)
+
+
+@contextmanager
+def _passing(temporary: Path) -> Iterator[Path]:
+    """While entered, a temporary file may be there; nothing of it is before and afterwards, however that ends."""
+    remove(temporary)
+    try:
+        yield temporary
+    finally:
+        remove(temporary)
+
+
+def _replace(database: Path, *, draft: Path) -> None:
+    """Make the file hold what the draft does; one that was not there is not there afterwards, where that fails."""
+    was_there = database.exists()
+    try:
+        copy(draft, to=database)
+        use_wal(database)
+    except BaseException:
+        if not was_there:
+            remove(database)
+        raise
 
 
 def address(database: Path) -> str:
@@ -80,6 +107,17 @@ def revisions() -> list[str]:
 
     scripts = ScriptDirectory.from_config(utils._get_alembic_config("sqlite://"))
     return [script.revision for script in scripts.walk_revisions()]
+
+
+def is_held(database: Path) -> bool:
+    """Whether another connection keeps a writer waiting: for longer than any transaction of a mirror takes."""
+    try:
+        with closing(sqlite3.connect(database, timeout=HELD_SECONDS, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        return is_locked(error)
+    return False
 
 
 def has_runs(database: Path) -> bool:
@@ -119,11 +157,10 @@ def copy_aside(place: Path, *, name: str) -> None:
     while target.exists():
         number += 1
         target = place / f"{name}-{number}"
-    begun = place / f".{NAME}.aside"
-    remove(begun)
-    copy(place / NAME, to=begun)
-    use_rollback_journal(begun)
-    os.replace(begun, target)
+    with _passing(place / f".{NAME}.aside") as begun:
+        copy(place / NAME, to=begun)
+        use_rollback_journal(begun)
+        os.replace(begun, target)
 
 
 def use_rollback_journal(database: Path) -> None:
@@ -133,6 +170,9 @@ def use_rollback_journal(database: Path) -> None:
 
 
 def remove(database: Path) -> None:
-    """Take away a file, and what SQLite keeps beside it."""
+    """Take away a file, and what SQLite keeps beside it; emptied first, since a connection that is open keeps its room."""
     for suffix in ("", "-wal", "-shm", "-journal"):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
+        path = database.with_name(database.name + suffix)
+        if suffix in EMPTIED and path.exists():
+            os.truncate(path, 0)
+        path.unlink(missing_ok=True)

@@ -14,9 +14,9 @@ from typing import Any
 
 from knockout.services.database import find_database
 from knockout.services.relocation import REMEDY
-from knockout.services.sqlite import is_damage, trouble
+from knockout.services.sqlite import FOLDER, is_damage, trouble
 from knockout.tracking import naming
-from knockout.tracking.database_file import BUSY_TIMEOUT_SECONDS, NAME
+from knockout.tracking.database_file import BUSY_TIMEOUT_SECONDS, NAME, is_held
 from knockout.tracking.store import folder
 
 Execute = Callable[[str, tuple[str, ...]], Iterable[Any]]
@@ -58,7 +58,12 @@ def database(workspace: Path) -> Path:
 def is_there(workspace: Path) -> bool:
     """Whether the workspace has a store. Raises WorkspaceError where the database cannot be reached."""
     shared = find_database(workspace)
-    return database(workspace).is_file() if shared is None else shared.has("runs", schema="mlflow")
+    return database(workspace).exists() if shared is None else shared.has("runs", schema="mlflow")
+
+
+def is_waited_for(workspace: Path) -> bool:
+    """Whether another process keeps writers of the store's file waiting."""
+    return find_database(workspace) is None and database(workspace).is_file() and is_held(database(workspace))
 
 
 def damage(workspace: Path) -> str | None:
@@ -69,6 +74,8 @@ def damage(workspace: Path) -> str | None:
     """
     if find_database(workspace) is not None:
         return None
+    if database(workspace).is_dir():
+        return FOLDER
     try:
         with _reading(workspace) as execute:
             ((said,),) = execute("PRAGMA quick_check(1)", ())

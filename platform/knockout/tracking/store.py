@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import logging
 import os
 import sqlite3
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT_SECONDS = 180.0
 UNKNOWN_REVISION = "Can't locate revision"
 """How alembic, which migrates MLflow's tables, begins to say that a newer MLflow has migrated them."""
+STORE_LOG = "mlflow.store.db.utils"
 STORE_MODULES = ("mlflow", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
 
 
@@ -171,9 +173,13 @@ def connect(workspace: Path) -> MlflowClient:
 
 
 def import_mlflow() -> None:
-    """Import MLflow and its store (2 s), with its telemetry off and its deprecation warnings unsaid."""
+    """Import MLflow and its store (2 s), with its telemetry off and its deprecation warnings unsaid.
+
+    Its store logs what the database says, with traceback and SQL, beside raising it; whoever calls it tells it in a line.
+    """
     os.environ.update(TELEMETRY_OFF)
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", QUIET["MLFLOW_LOGGING_LEVEL"])
+    logging.getLogger(STORE_LOG).setLevel(logging.CRITICAL)
     with warnings.catch_warnings(), uncollected():
         warnings.simplefilter("ignore")
         for module in STORE_MODULES:

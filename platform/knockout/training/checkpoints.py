@@ -1,7 +1,7 @@
 """Checkpoints: primitives and tensors only, written to a temporary name, synced and renamed, two kept.
 
-The invariant: whatever carries a checkpoint's final name is whole. One that does not load all the same (a damaged
-disk) is passed over for the one before it.
+The invariant: whatever carries a checkpoint's final name is whole, and says whose it is and of which step. One that does
+not load all the same (a damaged disk), or is another run's, is passed over for the one before it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from typing import Any
 
 import torch
 
+from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import write_atomically
+from knockout.training.result import checkpoint_files
 from knockout.training.spec import CHECKPOINTS
 
 KEPT = 2
+UNREADABLE = (
+    OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError, LookupError, TypeError,
+    AttributeError,
+)  # fmt: skip
+"""What torch and zipfile raise for content that is no whole checkpoint."""
 
 log = logging.getLogger(__name__)
 
@@ -27,22 +34,40 @@ def save_checkpoint(folder: Path, *, step: int, state: dict[str, Any]) -> None:
     """Write the state after `step` optimizer steps, and drop all but the newest two."""
     target = folder / CHECKPOINTS
     target.mkdir(exist_ok=True)
-    write_atomically(target / f"{step:010d}.pt", data=to_bytes({"step": step, **state}))
-    for path in _checkpoints(folder)[:-KEPT]:
+    write_atomically(target / f"{step:010d}.pt", data=to_bytes({"run": folder.name, "step": step, **state}))
+    for path in checkpoint_files(folder)[:-KEPT]:
         path.unlink()
 
 
 def newest_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint that loads, on the CPU; None when there is none."""
-    for path in reversed(_checkpoints(folder)):
+    """The newest checkpoint that loads and is the run's, on the CPU; None when there is none."""
+    for path in reversed(checkpoint_files(folder)):
         try:
-            return _load(path)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-            log.warning("%s does not load (%s); trying the one before it", path, error)
+            return load_checkpoint(path)
+        except WorkspaceError as error:
+            log.warning("%s; trying the one before it", error)
     return None
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint in the folder of a run, on the CPU. One of an older knockout does not say whose it is.
+
+    Raises:
+        WorkspaceError: it cannot be read, or is of another run or step than its place says.
+    """
+    try:
+        state = _load(path)
+    except UNREADABLE as error:
+        raise WorkspaceError(f"{path} does not load: {str(error).splitlines()[0] if str(error) else error!r}") from error
+    run = path.parent.parent.name
+    if not isinstance(state, dict) or state.get("step") != int(path.stem):
+        raise WorkspaceError(f"{path} is not the checkpoint of step {int(path.stem)}")
+    if state.get("run", run) != run:
+        raise WorkspaceError(f"{path} is a checkpoint of run {state['run']}")
+    return state
+
+
+def _load(path: Path) -> Any:
     """A checkpoint whose every record has its checksum, which torch writes but does not compare."""
     with zipfile.ZipFile(path) as records:
         if (damaged := records.testzip()) is not None:
@@ -55,7 +80,3 @@ def to_bytes(state: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    return sorted((folder / CHECKPOINTS).glob("[0-9]*.pt"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from knockout.ledger.lease import Lease
 from knockout.ledger.process import Owner
 from knockout.ledger.speeds import Speed, remember, shape
 from knockout.ledger.store import Ledger, LedgerRun
+from knockout.services.processes import signal_in_words
+from knockout.training.folder import make_ready
 from knockout.training.launcher import Child, Nursery
-from knockout.training.progress import read_progress
-from knockout.training.result import discard, read_result, remove_checkpoints
+from knockout.training.progress import PROGRESS, read_progress
+from knockout.training.result import checkpoint_files, read_result, remove_checkpoints
 from knockout.training.sharing import SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
-from knockout.training.spec import EXIT_UNWRITABLE, LOG, RESULT, Runtime
+from knockout.training.spec import EXIT_NO_MEMORY, EXIT_UNWRITABLE, LOG, PASSED_OVER, Runtime
 from knockout.training.stop import Stop
 
 POLL_SECONDS = 0.1
@@ -62,6 +64,8 @@ class Execution:
 
     run: LedgerRun
     reused: bool
+    notes: tuple[str, ...] = ()
+    """What people should know of the files that the run had left, in words."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,10 @@ class _End:
     state: str
     reason: str | None
     result: dict[str, Any] | None = None
+    found: bool = False
+    """Whether the result was there already."""
+    notes: tuple[str, ...] = ()
+    """See Execution."""
 
 
 def _known(identity: str, *, ledger: Ledger) -> LedgerRun:
@@ -130,8 +138,8 @@ def execute(
                 began()
             return found
         began()
-        if _bring(work):
-            return Execution(work.known, reused=False)
+        if (end := _bring(work)) is not None:
+            return Execution(work.known, reused=end.found, notes=end.notes)
 
 
 def reuse(identity: str, *, ledger: Ledger, early: Early = never) -> Execution | None:
@@ -167,11 +175,11 @@ def _claim(work: _Work) -> Execution | None:
     return None
 
 
-def _bring(work: _Work) -> bool:
-    """Train a claimed run and record how it ended; False when the lease was lost, and so the result refused."""
+def _bring(work: _Work) -> _End | None:
+    """Train a claimed run and record how it ended; None when the lease was lost, and so the result refused."""
     started = time.monotonic()
     with Lease(work.ledger, work.identity, owner=work.owner, step=partial(_step, work.folder)) as lease:
-        end = _shared(work, end=_train(work, lease=lease))
+        end = _shared(work, end=_ended(work, lease=lease))
         result = end.result
         kept = work.ledger.finish(
             work.identity,
@@ -179,18 +187,23 @@ def _bring(work: _Work) -> bool:
             state=end.state,
             reason=end.reason,
             seconds=time.monotonic() - started,
-            step=result["step"] if result else _step(work.folder) or 0,
+            step=result["step"] if result else _step(work.folder) or _newest_checkpoint(work.folder),
             metrics=result["metrics"] if result else {},
         )
     if kept and result is not None:
         _remember_speed(work, result=result)
-    return kept
+    return end if kept else None
 
 
 def _step(folder: Path) -> int | None:
     """The step of the run that trains in a folder; None before its first."""
     progress = read_progress(folder)
     return progress[0] if progress is not None else None
+
+
+def _newest_checkpoint(folder: Path) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    return max((int(path.stem) for path in checkpoint_files(folder)), default=0)
 
 
 def _shared(work: _Work, *, end: _End) -> _End:
@@ -202,30 +215,43 @@ def _shared(work: _Work, *, end: _End) -> _End:
         return end
     try:
         share_result(work.ledger.workspace, work.identity)
-    except WorkspaceError as error:
-        return _End("failed", f"its result lies here and is not shared: {error}")
+    except (OSError, WorkspaceError) as error:
+        return _End("failed", f"its result lies here and is not shared: {error}", notes=end.notes)
     return end
 
 
-def _train(work: _Work, *, lease: Lease) -> _End:
-    if (sealed := _sealed(work.folder)) is not None:
-        return sealed
-    if (work.folder / RESULT).exists():
-        discard(work.folder)
-    work.ledger.start(work.identity, owner=work.owner)
+def _ended(work: _Work, *, lease: Lease) -> _End:
+    """How a claimed run ends; what the system refuses to do for it is its failure, so that the lease is given back."""
     try:
-        fetch_checkpoint(work.ledger.workspace, work.identity)
+        ready = make_ready(work.ledger.workspace, work.identity, meaning=work.known.meaning)
+        if ready.result is not None:
+            return replace(_end_of(ready.result, folder=work.folder), found=True, notes=ready.notes)
+        end = _train(work, lease=lease)
     except WorkspaceError as error:
         return _End("failed", str(error))
+    except OSError as error:
+        return _End("failed", f"{error.filename or work.folder}: {error.strerror or error}")
+    return replace(end, notes=(*ready.notes, *_passed_over(work.folder)))
+
+
+def _train(work: _Work, *, lease: Lease) -> _End:
+    work.ledger.start(work.identity, owner=work.owner)
+    fetch_checkpoint(work.ledger.workspace, work.identity)
     if (pruned := work.early()) is not None:
         return _End("pruned", pruned)
+    for name in (PROGRESS, PASSED_OVER):  # an earlier attempt's
+        (work.folder / name).unlink(missing_ok=True)
     for _ in range(NURSERIES):
         try:
             child = work.nursery.launch(work.folder, runtime=work.runtime, environment=work.environment)
         except RunError as error:
             return _End("failed", str(error))
-        with SharedCheckpoints(work.ledger.workspace, work.identity):
-            ended_by = _watch(child, work=work, lease=lease)
+        try:
+            with SharedCheckpoints(work.ledger.workspace, work.identity):
+                ended_by = _watch(child, work=work, lease=lease)
+        except (OSError, WorkspaceError):
+            _end(child, nursery=work.nursery)
+            raise
         if (sealed := _sealed(work.folder)) is not None:
             return sealed
         if ended_by is not None:
@@ -238,9 +264,21 @@ def _train(work: _Work, *, lease: Lease) -> _End:
 def _sealed(folder: Path) -> _End | None:
     """What a run has come to where its result is sealed; its process may have died before it had tidied up."""
     result = read_result(folder)
-    if result is not None and result["outcome"] == "done":
+    return _end_of(result, folder=folder) if result is not None else None
+
+
+def _end_of(result: dict[str, Any], *, folder: Path) -> _End:
+    if result["outcome"] == "done":
         remove_checkpoints(folder)
-    return _End(result["outcome"], result["reason"], result) if result is not None else None
+    return _End(result["outcome"], result["reason"], result)
+
+
+def _passed_over(folder: Path) -> list[str]:
+    """Why the run's process did not go on from its newest checkpoint, if it did not."""
+    try:
+        return [(folder / PASSED_OVER).read_text().strip()]
+    except OSError:
+        return []
 
 
 def _watch(child: Child, *, work: _Work, lease: Lease) -> _End | None:
@@ -276,13 +314,15 @@ def _reason(child: Child, *, folder: Path) -> str:
     log = folder / LOG
     assert child.code is not None
     if child.code < 0:
-        name = signal.Signals(-child.code).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"its process was ended by {name}{hint}; see {log}"
+        return f"its process was ended by {signal_in_words(child.code)}; see {log}"
     if child.code == EXIT_UNWRITABLE:
         return f"{folder} cannot be written: the disk is full, or may not be written to"
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    if not log.exists():
+        return f"its process ended with exit code {child.code}, and {log} was taken away while it worked"
+    lines = log.read_text(errors="replace").strip().splitlines()
     said = lines[-1] if lines else "no message"
+    if child.code == EXIT_NO_MEMORY:
+        return f"{said}; see {log}"
     return f"its process ended with exit code {child.code}: {said}; see {log}"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from knockout.services.processes import signal_in_words
 from knockout.training.dying import die_with
 from knockout.training.processes import exit_code_of
 from knockout.training.spec import EXIT_STOPPED, Runtime
@@ -71,9 +72,7 @@ def _outcome(ended: list[Ended], *, num_ranks: int) -> tuple[int, str | None]:
         return max(one.code for one in ended), None
     cause = min(bad, key=lambda one: one.code >= 0)
     if cause.code < 0:
-        name = signal.Signals(-cause.code).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return 1, f"rank {cause.rank} of {num_ranks} was ended by {name}{hint}"
+        return 1, f"rank {cause.rank} of {num_ranks} was ended by {signal_in_words(cause.code)}"
     return cause.code, f"rank {cause.rank} of {num_ranks} ended with exit code {cause.code}; its error stands above"
 
 

@@ -1,7 +1,7 @@
 """A run's own metric files: segments while it runs, one Parquet file when it is sealed.
 
-The invariant: a segment is written whole, before the checkpoint of its last step. On resume every segment beyond the
-checkpoint is removed, so each (metric, step) stands in the files exactly once.
+The invariant: a segment is written whole, with the run that it is of, before the checkpoint of its last step. On resume
+every segment beyond the checkpoint is removed, so each (metric, step) stands in the files exactly once.
 
 Columns are made of buffers, and rows chosen in Python: Arrow's own ways, from lists and by expressions, import pandas where
 it is installed, 0.3 s in each run.
@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from knockout.errors import WorkspaceError
+from knockout.ledger.kinds import files, is_file
 from knockout.ledger.workspace import write_atomically
 from knockout.training.spec import METRICS, SEGMENTS
 
@@ -33,6 +35,8 @@ SCHEMA = pa.schema(
         ("time", pa.float64()),
     ]
 )
+RUN = b"knockout.run"
+"""The key under which a metric file says whose it is; one of an older knockout does not."""
 
 
 class Point(NamedTuple):
@@ -72,13 +76,14 @@ class MetricLog(Metrics):
     def __init__(self, folder: Path, *, after_step: int, tokens_per_step: int) -> None:
         self.folder = folder / SEGMENTS
         self.folder.mkdir(exist_ok=True)
+        self.schema = SCHEMA.with_metadata({RUN: folder.name.encode()})
         self.tokens_per_step = tokens_per_step
         self.rows: list[tuple[int, str, float, float]] = []
         if after_step:
             _unseal(folder, after_step=after_step)
         else:
             (folder / METRICS).unlink(missing_ok=True)
-        for path in segments(folder):
+        for path in reversed(segments(folder)):  # so that one that dies here leaves no gap
             if int(path.stem) > after_step:
                 path.unlink()
 
@@ -99,7 +104,7 @@ class MetricLog(Metrics):
             _words(names),
             *(_numbers(np.array(column, dtype=np.float64)) for column in (values, times)),
         ]
-        table = pa.table(columns, schema=SCHEMA)
+        table = pa.table(columns, schema=self.schema)
         _write(self.folder / f"{steps[-1]:010d}.parquet", table)
         self.rows.clear()
 
@@ -118,11 +123,15 @@ def _words(values: Sequence[str]) -> pa.Array:
 
 def segments(folder: Path) -> list[Path]:
     """The segment files of a run's folder, in order of their steps."""
-    return sorted((folder / SEGMENTS).glob("[0-9]*.parquet"))
+    return files(folder / SEGMENTS, pattern="[0-9]*.parquet")
 
 
 def read_metrics(folder: Path) -> pa.Table:
-    """All rows that a run has written so far, sealed or not. For any process, also while the run goes on."""
+    """All rows that a run has written so far, sealed or not. For any process, also while the run goes on.
+
+    Raises:
+        WorkspaceError: one of its files cannot be read.
+    """
     while True:
         try:
             return _read(folder)
@@ -146,15 +155,35 @@ def evaluations(folder: Path, *, metric: str) -> tuple[tuple[int, float], ...]:
 
 def _read(folder: Path) -> pa.Table:
     sealed = folder / METRICS
-    if sealed.exists():
+    if is_file(sealed):
         return _load(sealed)
     tables = [_load(path) for path in segments(folder)]
     return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
 
+def read_own(path: Path, *, run: str) -> pa.Table:
+    """The rows of one metric file of a run, its checksums compared.
+
+    Raises:
+        WorkspaceError: it cannot be read, or is another run's.
+    """
+    table = _load(path)
+    said = (table.schema.metadata or {}).get(RUN, run.encode()).decode(errors="replace")
+    if said != run:
+        raise WorkspaceError(f"{path} holds the metrics of run {said}")
+    return table
+
+
 def _load(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return file.read()
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            if not file.schema_arrow.equals(SCHEMA):
+                raise WorkspaceError(f"{path} holds no metrics")
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise WorkspaceError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def seal_metrics(folder: Path) -> pa.Table:
@@ -169,8 +198,12 @@ def seal_metrics(folder: Path) -> pa.Table:
 def _unseal(folder: Path, *, after_step: int) -> None:
     """Take back the metric file of a run that died before its result was written."""
     sealed = folder / METRICS
-    if sealed.exists():
-        table = _load(sealed)
+    if is_file(sealed):
+        try:
+            table = read_own(sealed, run=folder.name)
+        except WorkspaceError:  # then the segments, which are complete, were not yet removed
+            sealed.unlink()
+            return
         joined = folder / SEGMENTS / f"{after_step:010d}.parquet"
         _write(joined, table.filter(pc.field("step") <= after_step))
         for path in segments(folder):
@@ -181,5 +214,5 @@ def _unseal(folder: Path, *, after_step: int) -> None:
 
 def _write(path: Path, table: pa.Table) -> None:
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
     write_atomically(path, data=buffer.getvalue())

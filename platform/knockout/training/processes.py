@@ -9,7 +9,13 @@ import traceback
 from collections.abc import Callable
 
 from knockout.errors import KnockoutError, WorkspaceError
-from knockout.training.spec import EXIT_UNWRITABLE
+from knockout.training.spec import EXIT_NO_MEMORY, EXIT_UNWRITABLE
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+"""What a system says of a disk that is full, and of a file that may not be written to."""
+
+ALLOCATOR = "DefaultCPUAllocator: "
+"""How torch's allocator on the CPU begins what it says, after the line of its own source."""
 
 
 def exit_code_of(work: Callable[[], int]) -> int:
@@ -18,15 +24,25 @@ def exit_code_of(work: Callable[[], int]) -> int:
         return work()
     except BaseException as error:
         _tell(error)
-        return EXIT_UNWRITABLE if isinstance(error, WorkspaceError) or _unwritable(error) else 1
+        return EXIT_UNWRITABLE if _unwritable(error) else EXIT_NO_MEMORY if _out_of_memory(error) else 1
 
 
 def _tell(error: BaseException) -> None:
     """The error in the log, its last line a summary; nothing where the log cannot take it."""
-    summary = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    name = "out of memory" if _out_of_memory(error) else type(error).__name__
+    said = str(error).strip().rpartition(ALLOCATOR)[2]
+    summary = f"{name}: {said.splitlines()[0] if said else 'no message'}"
     with contextlib.suppress(OSError):
         os.write(2, f"{'' if isinstance(error, KnockoutError) else traceback.format_exc()}{summary}\n".encode())
 
 
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether Python, torch on a GPU, or torch's CPU allocator, which has no error of its own, found no memory."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+
+
 def _unwritable(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+    """Whether the system refused to write, itself or as what a workspace's error comes from."""
+    cause = error.__cause__ if isinstance(error, WorkspaceError) else error
+    return isinstance(cause, OSError) and cause.errno in UNWRITABLE

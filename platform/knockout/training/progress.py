@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from knockout.training.spec import RESULT
+
 PROGRESS = "progress"
 _FORMAT = "<qd"
 
@@ -15,8 +17,11 @@ def encode_progress(*, step: int, train_loss: float) -> bytes:
 
 
 def read_progress(folder: Path) -> tuple[int, float] | None:
-    """The newest (step, train_loss) of a running run, at most a second old; None before its first steps."""
+    """The newest (step, train_loss) of a running run, at most a second old; None before its first steps, and once it has a
+    result."""
+    if (folder / RESULT).exists():
+        return None
     try:
         return struct.unpack(_FORMAT, (folder / PROGRESS).read_bytes())
-    except (FileNotFoundError, struct.error):
+    except (OSError, struct.error):
         return None

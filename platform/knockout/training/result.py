@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from knockout.ledger import kinds
+from knockout.ledger.kinds import is_file, is_folder, remove
 from knockout.ledger.workspace import write_json
 from knockout.training.metrics import series
-from knockout.training.spec import CHECKPOINTS, METRICS, RESULT, SEGMENTS, WEIGHTS
+from knockout.training.spec import CHECKPOINTS, METRICS, PASSED_OVER, RESULT, SEGMENTS, WEIGHTS
 
 FINAL_STEPS = 50
 """train_loss in a result is the mean over the last so many steps."""
@@ -28,39 +29,49 @@ def write_result(folder: Path, *, result: dict[str, Any], files: tuple[str, ...]
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The sealed result of a run, or None when there is none or a file beside it is not the one that it names."""
+    """The sealed result of a run, or None when there is none or a file beside it is not the one that it names.
+
+    The folder and its files are what they are called: what is reached through a link is none of the run's.
+    """
+    if not (is_folder(folder) and is_file(folder / RESULT)):
+        return None
     try:
         result = json.loads((folder / RESULT).read_bytes())
-        whole = all(_sha256(folder / name) == digest for name, digest in result["files"].items())
-    except (OSError, ValueError, KeyError, TypeError):
+        whole = all(is_file(folder / name) and _sha256(folder / name) == digest for name, digest in result["files"].items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return result if whole else None
 
 
 def discard(folder: Path) -> None:
     """Take away everything that a run with a damaged result has left, the result last: it is trained from its start."""
-    for name in (CHECKPOINTS, SEGMENTS):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (METRICS, WEIGHTS, RESULT):
-        (folder / name).unlink(missing_ok=True)
+    for name in (CHECKPOINTS, SEGMENTS, METRICS, WEIGHTS, RESULT):
+        remove(folder / name)
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The checkpoints of a run's folder, in order of their steps."""
+    return kinds.files(folder / CHECKPOINTS, pattern="[0-9]*.pt") if is_folder(folder) else []
 
 
 def remove_checkpoints(folder: Path) -> None:
     """Take away the checkpoints of a run that is done: it goes on from none."""
-    for path in sorted((folder / CHECKPOINTS).glob("[0-9]*.pt")):
+    for path in checkpoint_files(folder):
         path.unlink(missing_ok=True)
 
 
 def tidy(folder: Path) -> None:
     """Take away what killed processes of a run were writing. Only whoever has the folder alone may do so."""
-    for pattern in (f"{CHECKPOINTS}/.*", f"{SEGMENTS}/.*", *(f".{name}.*" for name in (METRICS, WEIGHTS, RESULT))):
+    sealed = (METRICS, WEIGHTS, RESULT, PASSED_OVER)
+    for pattern in (f"{CHECKPOINTS}/.*", f"{SEGMENTS}/.*", *(f".{name}.*" for name in sealed)):
         for path in folder.glob(pattern):
-            path.unlink()
+            remove(path)
 
 
 def weight_files(folder: Path) -> list[Path]:
     """The weights of a run and its checkpoints: all that it needs no more once it is judged."""
-    return [path for path in (folder / WEIGHTS, *sorted((folder / CHECKPOINTS).glob("[0-9]*.pt"))) if path.exists()]
+    weights = [folder / WEIGHTS] if is_folder(folder) and is_file(folder / WEIGHTS) else []
+    return [*weights, *checkpoint_files(folder)]
 
 
 def drop_weights(folder: Path) -> None:

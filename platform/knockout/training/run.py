@@ -1,7 +1,7 @@
 """One run: read the spec, go on from the newest checkpoint, train, and seal the result.
 
 The invariant: `result.json` is written last, after weights and metrics, and only by a run that took its planned steps or
-diverged. Whoever finds it may trust what lies beside it.
+diverged, and has the metrics of each. Whoever finds it may trust what lies beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from knockout.errors import RunError
 from knockout.ledger.workspace import write_atomically
 from knockout.model import build
 from knockout.model.kernels import kernels
-from knockout.training.checkpoints import newest_checkpoint, to_bytes
+from knockout.training.checkpoints import to_bytes
+from knockout.training.covering import find_gap
 from knockout.training.data import StepBatches, border
 from knockout.training.evaluation import Exam, evaluate
 from knockout.training.memory import watch_memory
@@ -32,6 +33,7 @@ from knockout.training.ranks import ALONE, Ranks
 from knockout.training.recorder import Recorder, Stopped
 from knockout.training.result import final_metrics, remove_checkpoints, write_result
 from knockout.training.spec import EXIT_STOPPED, METRICS, WEIGHTS, RunSpec, Runtime, read_spec
+from knockout.training.starting import Start, begin, find_start
 from knockout.training.timing import Stopwatch, Timing, clock
 from knockout.training.trainer import make_trainer, quiet_lightning
 
@@ -54,14 +56,14 @@ def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
     packing, end_of_text = spec.recipe.packing, border(spec.recipe.packing, manifest=train_split.manifest)
     exam = Exam.of(exam_split, context=context, device=runtime.device, shuffled=shuffled, packing=packing)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
-    checkpoint = newest_checkpoint(folder) or {"step": 0}
-    step = int(checkpoint["step"])
+    start = find_start(folder, network=network)
+    step = start.step
     if step:
-        network.load_state_dict(checkpoint["network"])
+        network.load_state_dict(start.state["network"])
     if (newest := ranks.most([step])) != [step]:
         raise RunError(f"{folder}: rank {ranks.rank} goes on from step {step}, and another from step {newest[0]}")
-    metrics = _metrics(spec, after_step=step, ranks=ranks)
-    state = {"step": step, "optimizer_state": checkpoint.get("optimizer")}
+    metrics = _metrics(spec, start=start, ranks=ranks)
+    state = {"step": step, "optimizer_state": start.state.get("optimizer")}
     module = LanguageModule(network, spec=spec, **state, ranks=ranks, end_of_text=end_of_text)
     recorder = Recorder(
         spec=spec, runtime=runtime, exam=exam, metrics=metrics, memory=memory, stopwatch=stopwatch, ranks=ranks
@@ -85,10 +87,12 @@ def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
     return 0
 
 
-def _metrics(spec: RunSpec, *, after_step: int, ranks: Ranks) -> Metrics:
+def _metrics(spec: RunSpec, *, start: Start, ranks: Ranks) -> Metrics:
+    """What the run goes on with, once all ranks have read what they go on from."""
     if not ranks.is_first:
         return Unrecorded()
-    return MetricLog(spec.folder, after_step=after_step, tokens_per_step=spec.tokens_per_step)
+    begin(spec.folder, start=start)
+    return MetricLog(spec.folder, after_step=start.step, tokens_per_step=spec.tokens_per_step)
 
 
 def _fit(module: LanguageModule, *, recorder: Recorder, split: Split) -> Diverged | Stopped | None:
@@ -119,7 +123,10 @@ def _seal(
     runtime: Runtime,
 ) -> None:
     """Weights, then metrics, then the result that names both by their digests."""
+    last = diverged.step - 1 if diverged else spec.num_steps
     table = seal_metrics(spec.folder)
+    if (missing := find_gap(table["step"].to_pylist(), wanted=range(1, last + 1))) is not None:
+        raise RunError(f"{spec.folder} has lost the metrics of {missing} while the run was trained")
     measured = {} if diverged else final_metrics(table, evaluation=final)
     write_atomically(spec.folder / WEIGHTS, data=to_bytes({"network": weights}))
     result = {

@@ -19,6 +19,8 @@ SEGMENTS = "metrics"
 CHECKPOINTS = "checkpoints"
 SPEED = "speed.json"
 """What a calibration found."""
+PASSED_OVER = "passed-over.txt"
+"""Why the newest process of the run did not go on from the newest checkpoint; there only where it did not."""
 LOG = "log.txt"
 LOCK = "lock"
 """Held by the process that trains the run."""
@@ -26,6 +28,8 @@ LOCK = "lock"
 EXIT_STOPPED = 143
 """Exit code of a training process that was asked to stop, and left a checkpoint."""
 
+EXIT_NO_MEMORY = 71
+"""EX_OSERR of sysexits(3): the machine, or the GPU, had no memory left."""
 EXIT_UNWRITABLE = 74
 """Exit code of a training process whose folder cannot be written (EX_IOERR): the disk that is full holds its log too."""
 

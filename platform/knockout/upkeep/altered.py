@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from knockout.ledger.aside import copy_aside
 from knockout.ledger.store import LedgerRun
 from knockout.ledger.workspace import Workspace, write_json
 from knockout.training.result import read_result
 from knockout.training.spec import RESULT
 from knockout.upkeep.finding import Finding
-from knockout.upkeep.lost import copy_aside
 
 
 def altered(result: Mapping[str, Any], *, run: LedgerRun, workspace: Workspace) -> Iterator[Finding]:

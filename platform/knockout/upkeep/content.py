@@ -15,6 +15,7 @@ from knockout.corpus.building import abandoned
 from knockout.corpus.prepare import check
 from knockout.declare.tune import as_declared
 from knockout.errors import CorpusError, ServiceError, WorkspaceError
+from knockout.ledger.aside import FOLDER, note, set_aside
 from knockout.ledger.identity import flatten
 from knockout.ledger.inventory import Ask, Submitted, every_submission
 from knockout.ledger.store import Ledger
@@ -26,7 +27,6 @@ from knockout.services.database import find_database
 from knockout.services.locks import acquired
 from knockout.services.sqlite import parts
 from knockout.upkeep.finding import Finding
-from knockout.upkeep.lost import FOLDER, note, set_aside
 
 if TYPE_CHECKING:
     from knockout.search.trial import Trial

@@ -19,7 +19,9 @@ from knockout.ledger.workspace import Workspace
 from knockout.training.untold import reconcile
 from knockout.upkeep import content, files
 from knockout.upkeep.finding import Finding
+from knockout.upkeep.links import leading_out
 from knockout.upkeep.mirror import mirror
+from knockout.upkeep.prefect import prefect
 
 TRIES = 2
 """So often one thing is set right."""
@@ -107,6 +109,7 @@ def _findings(ledger: Ledger) -> Iterator[Finding]:
     workspace = ledger.workspace
     known, submitted, asked = entries(ledger), every_submission(ledger), every_ask(ledger)
     busy = any(one.state == "running" for one in submitted)
+    yield from leading_out(workspace)
     yield from files.orphans(ledger, known=known, busy=busy)
     yield from files.damaged_runs(ledger, known=known)
     yield from files.half_written(workspace, known=known, busy=busy)
@@ -114,6 +117,7 @@ def _findings(ledger: Ledger) -> Iterator[Finding]:
     yield from content.searches(ledger, asked=asked)
     yield from content.reports(workspace, known=submitted)
     yield from content.servers(workspace)
+    yield from prefect(workspace, busy=busy)
     yield from mirror(ledger, submitted=submitted, asked=asked, known=known)
 
 

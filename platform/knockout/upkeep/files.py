@@ -8,38 +8,36 @@ from __future__ import annotations
 import json
 import re
 import time
-import zipfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from knockout.account import count
+from knockout.ledger.aside import set_aside
 from knockout.ledger.identity import identity
 from knockout.ledger.inventory import Entry, adopt
+from knockout.ledger.kinds import found
 from knockout.ledger.store import FINISHED, Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
+from knockout.training.believing import contradiction
 from knockout.training.execute import DAMAGED
-from knockout.training.metrics import segments
 from knockout.training.result import read_result
 from knockout.training.sharing import is_shared
-from knockout.training.spec import CHECKPOINTS, MEANING, read_spec
+from knockout.training.spec import MEANING, read_spec
 from knockout.upkeep.altered import altered
 from knockout.upkeep.finding import Finding
-from knockout.upkeep.lost import set_aside
+from knockout.upkeep.unfinished import TO_LOST, of_another_kind, unusable
 
 FRESH_SECONDS = 60.0
 """A younger temporary file may be one that is being written, a younger folder one of a submission that just begins."""
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}|\.report-[a-z0-9_]{8}\.html")
 _WRITTEN = ("reports", "submissions", "history", "sweeps")
-_TO_LOST = "moves it to lost+found/"
 
 
 def orphans(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterator[Finding]:
-    """Run folders that the ledger does not know; one with a whole result of the run that it is named after is entered.
+    """Run folders that the ledger does not know; one with a whole result of the run that it is named after is entered, where
+    the result says what was measured.
 
     While the workspace is `busy`, a young folder may be one that the ledger is about to be told of.
     """
@@ -47,14 +45,19 @@ def orphans(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterat
     for path in sorted(runs.iterdir()):
         if path.name in known or _is_temporary(path) or (busy and _fresh(path)):
             continue
-        result, meaning = read_result(path), _read(path / MEANING)
-        if result is not None and meaning is not None and identity(meaning) == path.name:
+        yield _orphan(path, ledger=ledger)
+
+
+def _orphan(path: Path, *, ledger: Ledger) -> Finding:
+    result, meaning = read_result(path), _read(path / MEANING)
+    kind, why = "orphan", "the ledger knows no such run"
+    if result is not None and meaning is not None and identity(meaning) == path.name:
+        if (wrong := contradiction(path, result=result)) is None:
             enter = partial(_enter, path, ledger=ledger, result=result, meaning=meaning)
-            yield _finding("orphan", path, ledger.workspace, "a result that the ledger does not know", "enters it", enter)
-        else:
-            why = "the ledger knows no such run"
-            move = partial(set_aside, path, workspace=ledger.workspace, why=why)
-            yield _finding("orphan", path, ledger.workspace, why, _TO_LOST, move)
+            return _finding(kind, path, ledger.workspace, "a result that the ledger does not know", "enters it", enter)
+        kind, why = "damaged run", wrong
+    move = partial(set_aside, path, workspace=ledger.workspace, why=why)
+    return _finding(kind, path, ledger.workspace, why, TO_LOST, move)
 
 
 def damaged_runs(ledger: Ledger, *, known: Mapping[str, Entry]) -> Iterator[Finding]:
@@ -65,12 +68,13 @@ def damaged_runs(ledger: Ledger, *, known: Mapping[str, Entry]) -> Iterator[Find
         result = read_result(folder) if entry.finished else None
         if result is not None and entry.identity in recorded:
             yield from altered(result, run=recorded[entry.identity], workspace=ledger.workspace)
+            yield from of_another_kind(folder, workspace=ledger.workspace)
         elif entry.finished and not is_shared(ledger.workspace, entry.identity):
             remedy = "opens the run again, and moves what is left of it to lost+found/"
             repair = partial(_open_again, ledger, identity=entry.identity)
             yield _finding("damaged run", folder, ledger.workspace, f"{entry.state}, but {DAMAGED}", remedy, repair)
         elif not entry.finished and not entry.held:
-            yield from _unreadable(folder, workspace=ledger.workspace)
+            yield from unusable(folder, workspace=ledger.workspace)
 
 
 def half_written(workspace: Workspace, *, known: Mapping[str, Entry], busy: bool) -> Iterator[Finding]:
@@ -94,7 +98,7 @@ def _is_temporary(path: Path) -> bool:
 
 
 def _fresh(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime < FRESH_SECONDS
+    return time.time() - path.lstat().st_mtime < FRESH_SECONDS
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -104,44 +108,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _unreadable(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
-    """What an unfinished run could not go on from. Each file was whole when it was renamed, so the disk did it."""
-    bad = [path for path in segments(folder) if not _is_table(path)]
-    if bad:
-        why = f"{bad[0].relative_to(folder)} cannot be read, so the run cannot go on"
-        remedy = f"{_TO_LOST}; the run is trained from its start"
-        yield _finding(
-            "damaged run", folder, workspace, why, remedy, partial(set_aside, folder, workspace=workspace, why=why)
-        )
-        return
-    for path in sorted((folder / CHECKPOINTS).glob("[0-9]*.pt")):
-        if not _is_checkpoint(path):
-            why = "this checkpoint cannot be read"
-            move = partial(set_aside, path, workspace=workspace, why=why)
-            yield _finding("damaged run", path, workspace, why, f"{_TO_LOST}; the one before it counts", move)
-
-
-def _is_table(path: Path) -> bool:
-    try:
-        pq.read_table(path)
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return True
-
-
-def _is_checkpoint(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as records:
-            return records.testzip() is None
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def _open_again(ledger: Ledger, *, identity: str) -> None:
     folder = ledger.workspace.run(identity)
     if read_result(folder) is None:
         ledger.reopen(identity, reason=DAMAGED)
-        if folder.exists():
+        if found(folder) is not None:
             set_aside(folder, workspace=ledger.workspace, why=DAMAGED)
 
 

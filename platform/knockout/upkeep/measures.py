@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from knockout.errors import InputError
+from knockout.errors import InputError, quoted
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -47,5 +47,5 @@ def _measure(text: str, *, units: dict[str, float] | dict[str, int], what: str, 
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
     by_name = {name.lower(): size for name, size in units.items()}
     if found is None or found[2].lower() not in by_name:
-        raise InputError(f"'{text}' is not {what}: give a number and one of {', '.join(units)}, as in {example}")
+        raise InputError(f"{quoted(text)} is not {what}: give a number and one of {', '.join(units)}, as in {example}")
     return float(found[1]) * by_name[found[2].lower()]

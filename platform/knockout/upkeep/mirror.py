@@ -11,17 +11,19 @@ from functools import partial
 
 from knockout import services
 from knockout.errors import ServiceError, WorkspaceError
+from knockout.ledger.aside import set_aside
 from knockout.ledger.inventory import Ask, Entry, Submitted
 from knockout.ledger.store import Ledger
 from knockout.services.relocation import elsewhere, relocate
 from knockout.submission.owed import Owed, missing, owed_of
 from knockout.submission.retelling import Told, tell_again
-from knockout.tracking import Mirror, inspection
+from knockout.tracking import BackgroundMirror, inspection
 from knockout.upkeep.finding import Finding
-from knockout.upkeep.lost import set_aside
 
 BESIDE = ("mlflow.db", "mlflow.db-wal", "mlflow.db-shm", "prepared", "artifacts")
 """What makes up MLflow's store."""
+TELL_SECONDS = 3600.0
+"""So long a store may take to be told all; thousands of runs take minutes."""
 
 
 def mirror(ledger: Ledger, *, submitted: list[Submitted], asked: list[Ask], known: Mapping[str, Entry]) -> Iterator[Finding]:
@@ -68,7 +70,10 @@ def _rebuild(ledger: Ledger, *, owed: Owed, known: Mapping[str, Entry], busy: bo
 
 
 def _tell(ledger: Ledger, *, told: list[Told]) -> None:
-    tell_again(Mirror(ledger.workspace.folder), ledger=ledger, told=told)
+    background = BackgroundMirror(ledger.workspace.folder)  # it tries again, and says in a line what does not go
+    background.perform("what it lacks", lambda mirror: tell_again(mirror, ledger=ledger, told=told))
+    if (missed := background.close(timeout_seconds=TELL_SECONDS)) is not None:
+        raise ServiceError(missed)
 
 
 def _counted(told: list[Told]) -> str:

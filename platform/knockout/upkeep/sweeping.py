@@ -6,7 +6,6 @@ that was never asked for, in ledger, files and MLflow alike: whoever asks for it
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +15,16 @@ from typing import Literal
 from knockout.corpus.building import abandoned
 from knockout.corpus.lookup import folders_by_digest
 from knockout.errors import InputError
+from knockout.ledger.aside import FOLDER, LOG
 from knockout.ledger.inventory import Entry, Submitted, cited, entries, every_ask, every_submission, forget, give_back, take
+from knockout.ledger.kinds import found, is_folder, remove
 from knockout.ledger.process import this_process
 from knockout.ledger.store import CLAIMABLE, FINISHED, PRUNED, Ledger
 from knockout.tracking.removal import Remover
 from knockout.training.result import drop_weights, weight_files
 from knockout.upkeep.content import orphan_searches
 from knockout.upkeep.files import temporary
-from knockout.upkeep.lost import FOLDER, LOG
+from knockout.upkeep.links import refuse_links
 
 Kind = Literal["weights", "run", "search", "corpus", "temporary", "lost+found"]
 STATES = (*CLAIMABLE, *FINISHED)
@@ -69,7 +70,12 @@ class Candidate:
 
 
 def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Candidate]:
-    """What may go, and how much each thing takes, in the order in which it goes. Changes nothing."""
+    """What may go, and how much each thing takes, in the order in which it goes. Changes nothing.
+
+    Raises:
+        WorkspaceError: a folder that things would be deleted from is a link.
+    """
+    refuse_links(ledger.workspace)
     known, submitted = entries(ledger), every_submission(ledger)
     busy = any(one.state == "running" for one in submitted)
     loose = _loose(ledger, known=known, submitted=submitted)
@@ -215,13 +221,11 @@ def _remove_run(ledger: Ledger, one: Candidate, *, remover: Remover) -> bool:
 
 def _remove(paths: Iterable[Path]) -> bool:
     for path in paths:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        remove(path)
     return True
 
 
 def _bytes(paths: Iterable[Path]) -> int:
-    """What files and folders take on the disk."""
-    return sum(file.lstat().st_blocks * 512 for path in paths for file in (path, *path.rglob("*")) if file.exists())
+    """What files and folders take on the disk; of a link only the link."""
+    inside = (file for path in paths for file in (path, *(path.rglob("*") if is_folder(path) else ())))
+    return sum(file.lstat().st_blocks * 512 for file in inside if found(file) is not None)

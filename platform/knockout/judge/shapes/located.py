@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from knockout.declare.expectation import Knee, Threshold
 from knockout.declare.expected import inside
 from knockout.judge import sentences
-from knockout.judge.shapes.contrast import compared
+from knockout.judge.shapes.bounds import bounded, held_back
+from knockout.judge.shapes.contrast import compared, difference
 from knockout.judge.shapes.measured import Case, Measured, More
 from knockout.judge.statistics.evidence import over
 from knockout.judge.statistics.first import First, first_true
@@ -30,13 +32,16 @@ def find_knee(expect: Knee, *, case: Case) -> Measured | Verdict:
     margin = case.decide.margin if expect.margin is None else expect.margin
     rises = [(later, sooner) for sooner, later in pairwise(expect.along.values())]
     tests = _tests(rises, case=case)
-    found = first_true([over(seen, threshold=-margin) for seen in tests], places=[float(x) for x in expect.along])
+    at = _Axis([float(x) for x in expect.along], rises, threshold=-margin)
+    found = at.shown(tests, case=case)
     last = found.places[-1]
     names = {place: f"{place:g}{' or beyond' if place == last else ''}" for place in found.places}
     gain = sentences.amount(margin, metric=case.metric)
     said = f"{what}, the smallest x at which doubling it gains less than {gain}, is {names[found.estimate]}"
     more = _more(found, tests=tests, threshold=-margin, within=expect.within)
-    return _measured(found, said=said, names=names, within=expect.within, threshold=margin, more=more, case=case)
+    held = at.held_back(tests, within=expect.within, case=case)
+    measured = _measured(found, said=said, names=names, within=expect.within, threshold=margin, more=more, case=case)
+    return replace(measured, verdict=replace(measured.verdict, last=last), held_back=held)
 
 
 def find_threshold(expect: Threshold, *, case: Case) -> Measured | Verdict:
@@ -44,14 +49,43 @@ def find_threshold(expect: Threshold, *, case: Case) -> Measured | Verdict:
     gaps = [(gap.variant, gap.than) for gap in expect.along.values()]
     places = [*map(float, expect.along), math.inf]
     tests = _tests(gaps, case=case)
-    found = first_true([over(seen, threshold=expect.by) for seen in tests], places=places)
+    at = _Axis(places, gaps, threshold=expect.by)
+    found = at.shown(tests, case=case)
     names = {place: f"{place:g}" if math.isfinite(place) else f"beyond {places[-2]:g}" for place in places}
     worse = f"worse by more than {sentences.amount(expect.by, metric=case.metric)} on {case.metric}"
     pairs = {float(x): f"{gap.variant} against {gap.than}" for x, gap in expect.along.items()}
     pair = f" ({pairs[found.estimate]})" if found.estimate in pairs else ""
     said = f"the smallest x at which a variant is {worse} is {names[found.estimate]}{pair}{_diverged(case)}"
     more = _more(found, tests=tests, threshold=expect.by, within=expect.within)
-    return _measured(found, said=said, names=names, within=expect.within, threshold=expect.by, more=more, case=case)
+    held = at.held_back(tests, within=expect.within, case=case)
+    measured = _measured(found, said=said, names=names, within=expect.within, threshold=expect.by, more=more, case=case)
+    return replace(measured, held_back=held)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """The places along which pairs of variants are compared, each with the same threshold."""
+
+    places: Sequence[float]
+    pairs: Sequence[tuple[str, str]]
+    threshold: float
+
+    def measured(self, tests: Sequence[PairedT | RankTest]) -> First:
+        """The first place, every loss taken at its word."""
+        return first_true([over(seen, threshold=self.threshold) for seen in tests], places=self.places)
+
+    def shown(self, tests: Sequence[PairedT | RankTest], *, case: Case) -> First:
+        """The same place, with what rejects the others where losses at the floor are bounds."""
+        contrasts = [difference((variant, case.size), than=(than, case.size)) for variant, than in self.pairs]
+        bounds = [bounded(seen, contrast=one, case=case) for seen, one in zip(tests, contrasts, strict=True)]
+        found = first_true([over(seen, threshold=self.threshold) for seen in bounds], places=self.places)
+        return replace(found, estimate=self.measured(tests).estimate)
+
+    def held_back(self, tests: Sequence[PairedT | RankTest], *, within: Sequence[float | None], case: Case) -> str | None:
+        """Why cells at the floor cannot show what was measured; None where they can."""
+        expected = [place for place in self.places if inside(within, x=place)]
+        measured, shown = self.measured(tests), self.shown(tests, case=case)
+        return held_back(case, measured=measured.sides(inside=expected), shown=shown.sides(inside=expected))
 
 
 def _tests(pairs: Sequence[tuple[str, str]], *, case: Case) -> list[PairedT | RankTest]:

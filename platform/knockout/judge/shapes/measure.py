@@ -24,8 +24,10 @@ from knockout.declare.expectation import (
     Threshold,
     Trend,
 )
+from knockout.declare.metric import CHEATED, LOSSES
 from knockout.judge import sentences
-from knockout.judge.records import BASELINE, CHEATED, RunRecord, of_cell
+from knockout.judge.floors import Floors, unlearnt
+from knockout.judge.records import BASELINE, RunRecord, of_cell
 from knockout.judge.shapes.contrast import difference, slope
 from knockout.judge.shapes.located import find_knee, find_threshold
 from knockout.judge.shapes.measured import Case, Measured
@@ -40,8 +42,11 @@ SIZES = " … "
 """Between the smallest and the largest size of a trend."""
 
 
-def measure(claim: Claim, *, size: str, decide: Decide, records: Sequence[RunRecord]) -> Measured | Verdict:
-    """The evidence on a statistical claim at a size, or a verdict that says why there is none."""
+def measure(claim: Claim, *, size: str, decide: Decide, records: Sequence[RunRecord], floors: Floors) -> Measured | Verdict:
+    """The evidence on a statistical claim at a size, or a verdict that says why there is none.
+
+    `floors` are the corpus' cross-entropies at each size: losses at the unigram one are bounds (`shapes.bounds`).
+    """
     expect = claim.expect
     match expect:
         case Diverges():
@@ -55,10 +60,13 @@ def measure(claim: Claim, *, size: str, decide: Decide, records: Sequence[RunRec
     if observed.num_seeds < 2:
         what = f"{_subject(expect)} at {size} needs two paired seeds and has {observed.num_seeds}"
         return not_run(claim, size=size, what=what, missing=observed.missing)
-    return _because(why, _shape(expect, case=Case(claim, size, observed, decide)))
+    case = Case(claim, size, observed, decide, _unlearnt(observed, decide=decide, records=records, floors=floors))
+    return _because(why, _shape(expect, case=case))
 
 
-def measure_trend(claim: Claim, *, sizes: Sequence[str], decide: Decide, records: Sequence[RunRecord]) -> Measured | Verdict:
+def measure_trend(
+    claim: Claim, *, sizes: Sequence[str], decide: Decide, records: Sequence[RunRecord], floors: Floors
+) -> Measured | Verdict:
     """The evidence on a trend over sizes, from the smallest to the largest, or a verdict that says why there is none."""
     expect = claim.expect
     if not isinstance(expect, Trend):
@@ -74,7 +82,7 @@ def measure_trend(claim: Claim, *, sizes: Sequence[str], decide: Decide, records
     if observed.num_seeds < 2:
         what = f"{_subject(expect)} needs two seeds paired over {', '.join(sizes)} and has {observed.num_seeds}"
         return not_run(claim, size=shown, what=what, missing=observed.missing)
-    case = Case(claim, shown, observed, decide)
+    case = Case(claim, shown, observed, decide, _unlearnt(observed, decide=decide, records=records, floors=floors))
     if not observed.finite:
         return case.undecidable(sentences.unmeasured(observed, what="a slope"))
     gaps = [difference((expect.variant, size), than=(expect.than, size)) for size in sizes]
@@ -112,6 +120,13 @@ def _observe(
     see = "sees" if len(seeing) == 1 else "see"
     why = f"{' and '.join(seeing)} {see} the future on {metric}, so generation_loss decides"
     return why, observe(cells, metric="generation_loss", records=records)
+
+
+def _unlearnt(observed: Observed, *, decide: Decide, records: Sequence[RunRecord], floors: Floors) -> frozenset[Cell]:
+    """The cells whose value of what is compared is a bound, since they have learnt nothing."""
+    if observed.metric not in LOSSES:
+        return frozenset()
+    return frozenset(unlearnt(observed.values, records=records, floors=floors, margin=decide.margin))
 
 
 def _because(why: str | None, found: Measured | Verdict) -> Measured | Verdict:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from knockout.declare.claim import Claim, Decide
 from knockout.declare.metric import LOSSES
-from knockout.judge.shapes.observed import Observed
+from knockout.judge.shapes.observed import Cell, Observed
 from knockout.judge.statistics.evidence import Sides
 from knockout.judge.verdict import Interval, Verdict, blank
 
@@ -26,6 +26,8 @@ class Case:
     size: str
     observed: Observed
     decide: Decide
+    unlearnt: frozenset[Cell] = frozenset()
+    """Cells whose losses are bounds, since they have learnt nothing; none where no loss is compared."""
 
     @property
     def metric(self) -> str:
@@ -68,7 +70,8 @@ class Case:
 class Measured:
     """Evidence for and against one claim, with the verdict that it fills in.
 
-    `more` estimates how many more seeds would settle it; None where no honest estimate is known.
+    `more` estimates how many more seeds would settle it; None where no honest estimate is known. `held_back` says why no
+    number of seeds would: what was measured points to something that cells which have learnt nothing cannot show.
     """
 
     verdict: Verdict
@@ -77,3 +80,4 @@ class Measured:
     asked: str
     more: More | None
     left_out: str | None
+    held_back: str | None = None

@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from knockout.judge.floors import Cell
 from knockout.judge.records import RESULTS, RunRecord, final_value, of_cell
 
-Cell = tuple[str, str]
-"""A variant at a size."""
+__all__ = ["Cell", "Observed", "missing", "observe"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from knockout.declare.expectation import Order
 from knockout.judge import sentences
-from knockout.judge.shapes.contrast import compared
+from knockout.judge.shapes.bounds import bounded, held_back
+from knockout.judge.shapes.contrast import compared, difference
 from knockout.judge.shapes.measured import Case, Measured, More
 from knockout.judge.statistics.evidence import Sides, all_of, over
 from knockout.judge.statistics.planning import more_for_interval
@@ -28,6 +29,8 @@ class _Step:
     end: str
     seen: PairedT | RankTest
     sides: Sides
+    shown: Sides
+    """With losses at the floor taken as bounds."""
 
     @property
     def strength(self) -> tuple[bool, float]:
@@ -46,20 +49,24 @@ def rank_in_order(expect: Order, *, case: Case) -> Measured | Verdict:
         verdict = case.verdict(effect=weakest.seen.mean, interval=_of_smallest(steps, case=case), threshold=expect.by)
     else:
         verdict = case.verdict(effect=None, interval=None, threshold=expect.by)
+    shown = all_of([step.shown for step in steps])
     return Measured(
         verdict,
-        all_of([step.sides for step in steps]),
+        shown,
         found=_found(weakest, interval=verdict.interval, expect=expect, case=case),
         asked=_asked(expect, metric=case.metric),
         more=_more(steps, by=expect.by),
         left_out=case.observed.missing,
+        held_back=held_back(case, measured=all_of([step.sides for step in steps]), shown=shown),
     )
 
 
 def _step(start: str, end: str, *, expect: Order, case: Case) -> _Step:
     first, second = (start, end) if expect.direction == "falls" else (end, start)
-    seen = compared((first, case.size), than=(second, case.size), observed=case.observed)
-    return _Step(start, end, seen, over(seen, threshold=expect.by))
+    cell, than = (first, case.size), (second, case.size)
+    seen = compared(cell, than=than, observed=case.observed)
+    shown = bounded(seen, contrast=difference(cell, than=than), case=case)
+    return _Step(start, end, seen, over(seen, threshold=expect.by), over(shown, threshold=expect.by))
 
 
 def _of_smallest(steps: list[_Step], *, case: Case) -> Interval:

@@ -9,6 +9,8 @@ import math
 
 from knockout.declare.expectation import Ratio
 from knockout.judge import sentences
+from knockout.judge.shapes.bounds import bounded, held_back
+from knockout.judge.shapes.contrast import difference
 from knockout.judge.shapes.measured import Case, Measured
 from knockout.judge.shapes.single import Range
 from knockout.judge.statistics.fieller import Fieller
@@ -18,7 +20,8 @@ from knockout.judge.verdict import Verdict
 
 def divide(expect: Ratio, *, case: Case) -> Measured | Verdict:
     """The evidence on a ratio lying between two ends."""
-    upper, lower = (case.observed.values[name, case.size] for name in (expect.variant, expect.than))
+    cell, than = (expect.variant, case.size), (expect.than, case.size)
+    upper, lower = case.observed.values[cell], case.observed.values[than]
     ratio = f"the ratio of {expect.variant} to {expect.than} on {case.metric}"
     if not case.observed.finite:
         return case.undecidable(sentences.unmeasured(case.observed, what=ratio))
@@ -39,13 +42,15 @@ def divide(expect: Ratio, *, case: Case) -> Measured | Verdict:
         f"{sentences.seeds(case.observed.num_seeds)}"
     )
     verdict = case.verdict(effect=seen.ratio, interval=interval, threshold=None)
+    shown = wanted.sides(bounded(seen, contrast=difference(cell, than=than), case=case))
     return Measured(
         verdict,
-        wanted.sides(seen),
+        shown,
         found=found,
         asked=_asked(wanted),
         more=lambda alpha: _more(seen, wanted=wanted, alpha=alpha),
         left_out=case.observed.missing,
+        held_back=held_back(case, measured=wanted.sides(seen), shown=shown),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from knockout.declare.expectation import Compared, Equivalent, Interaction, Trend
 from knockout.judge import sentences
+from knockout.judge.shapes.bounds import bounded, held_back
 from knockout.judge.shapes.contrast import Contrast, Tested, difference, evidence, excess
 from knockout.judge.shapes.measured import Case, Measured, More
 from knockout.judge.statistics.evidence import Evidence, Sides, between, over, under
@@ -107,4 +108,13 @@ def _measure(
     else:
         found = sentences.ranked(case.observed, cells=list(contrast))
         verdict = case.verdict(effect=None, interval=None, threshold=threshold)
-    return Measured(verdict, wanted.sides(seen), found, asked, more_for(seen, wanted=wanted), case.observed.missing)
+    shown = wanted.sides(bounded(seen, contrast=contrast, case=case))
+    return Measured(
+        verdict,
+        shown,
+        found=found,
+        asked=asked,
+        more=more_for(seen, wanted=wanted),
+        left_out=case.observed.missing,
+        held_back=held_back(case, measured=wanted.sides(seen), shown=shown),
+    )
