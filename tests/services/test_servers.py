@@ -201,9 +201,13 @@ def test_what_runs_is_not_moved_to_another_port(tmp_path: Path) -> None:
 
 
 def test_a_command_line_of_several_lines_is_told_on_one() -> None:
-    with subprocess.Popen([sys.executable, "-S", "-c", "import time\n\ntime.sleep(60)"]) as process:
-        assert describe(process.pid) == f"process {process.pid} ({sys.executable} -S -c import time time.sleep(60))"
+    code = "import time\n\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # the kernel shows a command line once the program runs
+        told = describe(process.pid)
         process.kill()
+    assert told == f"process {process.pid} ({sys.executable} -S -c import time print(flush=True) time.sleep(60))"
 
 
 def test_a_server_that_dies_while_starting_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
