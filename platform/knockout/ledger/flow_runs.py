@@ -6,26 +6,14 @@ database that was lost or replaced has another mark, and is told anew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection
 
-from knockout.ledger.dialects import insert
 from knockout.ledger.rows import Submission, submission_of
+from knockout.ledger.store import Ledger
 from knockout.ledger.tables import flow_runs, submissions, telling
-
-if TYPE_CHECKING:
-    from knockout.ledger.store import Ledger
 
 MOST = 100
 """So many submissions are told at a time: some seconds. After the loss of a long history the next commands go on."""
-
-
-def owe_flow_run(connection: Connection, *, submission: str) -> None:
-    """Note that a submission is to have a flow run; one that is noted stays as it is."""
-    row = insert(flow_runs, bind=connection).values(submission=submission)
-    connection.execute(row.on_conflict_do_nothing())
 
 
 def owed_flow_runs(ledger: Ledger, *, database: str) -> list[Submission]:

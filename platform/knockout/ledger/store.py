@@ -21,7 +21,6 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from knockout.errors import InputError, WorkspaceError, quoted
 from knockout.ledger.dialects import DatabaseTime, insert, one_at_a_time
-from knockout.ledger.flow_runs import owe_flow_run
 from knockout.ledger.format import bring_up
 from knockout.ledger.leases import (
     EXECUTION,
@@ -39,6 +38,7 @@ from knockout.ledger.postgres import ConnectionLost, reconnecting
 from knockout.ledger.process import SILENT, Owner
 from knockout.ledger.rows import FINISHED, LedgerRun, Submission, run_of, submission_of
 from knockout.ledger.tables import asks as _asks
+from knockout.ledger.tables import flow_runs as _flow_runs
 from knockout.ledger.tables import open_engine, refused
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
@@ -110,7 +110,8 @@ class Ledger:
                 .on_conflict_do_nothing()
             )
             if prefect:
-                owe_flow_run(connection, submission=submission)
+                owed = insert(_flow_runs, bind=connection).values(submission=submission)
+                connection.execute(owed.on_conflict_do_nothing())
             _ask(connection, list(runs), submission=submission, now=now)
 
     @reconnecting
