@@ -28,7 +28,7 @@ from prefect.exceptions import PrefectException
 from knockout.errors import ServiceError
 from knockout.ledger.flow_runs import owed_flow_runs
 from knockout.ledger.lost import goes_on
-from knockout.ledger.process import tells_death
+from knockout.ledger.process import tells_death, this_process
 from knockout.ledger.store import FINISHED, HELD, PRUNED, Ledger, LedgerRun, Submission
 from knockout.submission.requests import has_request
 from missed import database_mark, named, tell
@@ -136,7 +136,7 @@ def _has_ended(submission: Submission, *, ledger: Ledger) -> bool:
         return False
     if goes_on(submission) and has_request(submission.submission, workspace=ledger.workspace):
         return False
-    gone = submission.owner is not None and submission.owner.alive() is False
+    gone = submission.owner is not None and (submission.owner == this_process() or submission.owner.alive() is False)
     return gone or tells_death(submission.reason) or time.time() - (submission.finished or 0.0) > SETTLE_SECONDS
 
 

@@ -613,3 +613,17 @@ def test_an_altered_result_that_the_ledger_lost_is_not_entered(place: Workspace)
     set_right(place)
     assert folder.name not in identities(place)
     assert (place.folder / "lost+found" / f"runs-{folder.name}" / "result.json").exists()
+
+
+def test_a_done_run_that_holds_the_files_of_another_is_opened_again(place: Workspace):
+    one, other, *_ = (place.run(name) for name in identities(place))
+    for name in ("result.json", "metrics.parquet", "weights.pt"):
+        shutil.copy2(one / name, other / name)
+    (finding,) = diagnose(place).findings
+    assert (finding.kind, finding.where) == ("damaged run", f"runs/{other.name}")
+    assert finding.what == f"its metrics are those of run {one.name}"
+    assert set_right(place) == {None}
+    states = dict(rows(place.ledger, "SELECT identity, state FROM runs"))
+    assert (states[one.name], states[other.name]) == ("done", "failed")
+    assert (place.folder / "lost+found" / f"runs-{other.name}" / "result.json").exists()
+    assert diagnose(place).findings == ()

@@ -222,6 +222,23 @@ def test_a_result_agrees_with_its_own_series(forgotten):
     assert contradiction(run.folder, result={**result, "outcome": "diverged"}) is not None
     assert contradiction(run.folder, result={**result, "metrics": None}) is not None
     assert METRICS in result["files"]
+    for step in (1, 19, 20, 21):
+        lie = {**result, "outcome": "diverged", "metrics": {}, "step": step, "reason": "loss is nan"}
+        assert contradiction(run.folder, result=lie) is not None
+    other = run.folder.with_name("f" * 16)
+    shutil.copytree(run.folder, other)
+    assert contradiction(other, result=result) == f"its metrics are those of run {run.identity}"
+
+
+def test_the_whole_result_of_another_run_is_kept_aside_and_the_run_is_trained(bench: Bench):
+    one, other = bench.ask(**SHORT), bench.ask(**{**SHORT, "seed": 1})
+    measured = dict(bench.execute(one).run.metrics)
+    shutil.copytree(one.folder, other.folder, dirs_exist_ok=True)
+    ended = bench.execute(other)
+    assert (ended.reused, ended.run.state) == (False, "done")
+    assert ended.run.metrics["val_loss"] != measured["val_loss"]
+    (note,) = ended.notes
+    assert f"its metrics are those of run {one.identity}; the result was moved to lost+found/" in note
 
 
 def test_nothing_is_moved_through_a_link(tmp_path: Path):

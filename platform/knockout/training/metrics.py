@@ -39,6 +39,14 @@ RUN = b"knockout.run"
 """The key under which a metric file says whose it is; one of an older knockout does not."""
 
 
+def whose(path: Path) -> str | None:
+    """The run that a metric file says it is of; None where it does not say, or cannot be read."""
+    try:
+        return ((pq.read_schema(path).metadata or {}).get(RUN) or b"").decode() or None
+    except (OSError, ValueError, pa.ArrowException):
+        return None
+
+
 class Point(NamedTuple):
     """A metric after a step."""
 

@@ -20,7 +20,7 @@ from knockout.ledger.inventory import Entry, adopt
 from knockout.ledger.kinds import found
 from knockout.ledger.store import FINISHED, Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
-from knockout.training.believing import contradiction
+from knockout.training.believing import contradiction, foreign
 from knockout.training.execute import DAMAGED
 from knockout.training.result import read_result
 from knockout.training.sharing import is_shared
@@ -66,7 +66,11 @@ def damaged_runs(ledger: Ledger, *, known: Mapping[str, Entry]) -> Iterator[Find
     for entry in known.values():
         folder = ledger.workspace.run(entry.identity)
         result = read_result(folder) if entry.finished else None
-        if result is not None and entry.identity in recorded:
+        if result is not None and (stranger := foreign(folder)) is not None:
+            remedy = "opens the run again, and moves what lies there to lost+found/"
+            repair = partial(_open_again, ledger, identity=entry.identity)
+            yield _finding("damaged run", folder, ledger.workspace, stranger, remedy, repair)
+        elif result is not None and entry.identity in recorded:
             yield from altered(result, run=recorded[entry.identity], workspace=ledger.workspace)
             yield from of_another_kind(folder, workspace=ledger.workspace)
         elif entry.finished and not is_shared(ledger.workspace, entry.identity):
@@ -110,10 +114,10 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _open_again(ledger: Ledger, *, identity: str) -> None:
     folder = ledger.workspace.run(identity)
-    if read_result(folder) is None:
-        ledger.reopen(identity, reason=DAMAGED)
+    if (why := DAMAGED if read_result(folder) is None else foreign(folder)) is not None:
+        ledger.reopen(identity, reason=why)
         if found(folder) is not None:
-            set_aside(folder, workspace=ledger.workspace, why=DAMAGED)
+            set_aside(folder, workspace=ledger.workspace, why=why)
 
 
 def _enter(folder: Path, *, ledger: Ledger, result: Mapping[str, Any], meaning: dict[str, Any]) -> None:
