@@ -96,6 +96,9 @@ DAMAGES: dict[str, tuple[Callable[[Path, Path], object], int, str]] = {
     "no checkpoint can be read": (
         lambda f, _: [flip(path) for path in checkpoint_files(f)], 0, "does not load"
     ),
+    "all checkpoints are gone": (
+        lambda f, _: shutil.rmtree(f / CHECKPOINTS), 0, "its checkpoints are gone, though its metrics reach step"
+    ),
 }  # fmt: skip
 """What is done to the folder of a run that was cut off; the checkpoint from which it goes on, or 0; and what it says."""
 

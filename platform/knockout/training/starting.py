@@ -18,6 +18,7 @@ from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import write_atomically
 from knockout.training.checkpoints import load_checkpoint
 from knockout.training.covering import cover
+from knockout.training.metrics import segments
 from knockout.training.result import checkpoint_files
 from knockout.training.spec import PASSED_OVER
 
@@ -50,6 +51,8 @@ class Start:
 def find_start(folder: Path, *, network: nn.Module) -> Start:
     """The newest checkpoint that a run in `folder` with this network can go on from. Changes nothing."""
     passed, paths = list[str](), checkpoint_files(folder)
+    if not paths and len(written := segments(folder)) > 1:  # of one the checkpoint may have been about to be written
+        passed.append(f"its checkpoints are gone, though its metrics reach step {int(written[-1].stem)}")
     covered = cover(folder) if paths else None
     for path in reversed(paths):
         if covered is not None and int(path.stem) > covered.step:
