@@ -20,7 +20,7 @@ from knockout.training.covering import Coverage, Gap, cover, faults, find_gap
 from knockout.training.metrics import segments
 from knockout.training.result import checkpoint_files
 from knockout.training.spec import CHECKPOINTS, LOG, PASSED_OVER, SEGMENTS
-from knockout.training.starting import find_start
+from knockout.training.starting import begin, find_start
 
 STEPS = 200
 CHANGES: dict[str, Any] = {"tokens": 64 * STEPS, "evaluations": 8}
@@ -171,6 +171,14 @@ def test_a_checkpoint_of_another_network_is_passed_over_also_where_it_does_not_s
     assert start.step == 0
     assert len(start.passed_over) == len(checkpoint_files(cut))
     assert all(said.endswith("holds another network") for said in start.passed_over)
+
+
+def test_what_a_dead_process_had_yet_to_drop_is_dropped_by_the_next(cut_runs, cut: Path):
+    old = cut / CHECKPOINTS / f"{1:010d}.pt"
+    shutil.copy(newest(cut), old)
+    kept = checkpoint_files(cut)[-2:]
+    begin(cut, start=find_start(cut, network=build(cut_runs[0].architecture, seed=0)))
+    assert checkpoint_files(cut) == kept
 
 
 def test_looking_for_a_start_changes_nothing(cut_runs, cut: Path, other: Path):

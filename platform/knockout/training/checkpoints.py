@@ -35,6 +35,11 @@ def save_checkpoint(folder: Path, *, step: int, state: dict[str, Any]) -> None:
     target = folder / CHECKPOINTS
     target.mkdir(exist_ok=True)
     write_atomically(target / f"{step:010d}.pt", data=to_bytes({"run": folder.name, "step": step, **state}))
+    drop_old(folder)
+
+
+def drop_old(folder: Path) -> None:
+    """Drop all checkpoints but the newest two."""
     for path in checkpoint_files(folder)[:-KEPT]:
         path.unlink()
 

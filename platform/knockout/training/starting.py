@@ -16,7 +16,7 @@ from torch import nn
 
 from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import write_atomically
-from knockout.training.checkpoints import load_checkpoint
+from knockout.training.checkpoints import drop_old, load_checkpoint
 from knockout.training.covering import cover
 from knockout.training.metrics import segments
 from knockout.training.result import checkpoint_files
@@ -70,13 +70,17 @@ def find_start(folder: Path, *, network: nn.Module) -> Start:
 
 
 def begin(folder: Path, *, start: Start) -> None:
-    """Tell what was passed over, and take away the checkpoints beyond the start. For whoever has the folder alone."""
+    """Tell what was passed over, and take away the checkpoints beyond the start, and what a dead process had yet to drop.
+
+    For whoever has the folder alone.
+    """
     if start.said is not None:
         log.warning("%s %s", folder, start.said)
         write_atomically(folder / PASSED_OVER, text=f"{start.said}\n")
     for path in reversed(checkpoint_files(folder)):
         if int(path.stem) > start.step:
             path.unlink()
+    drop_old(folder)
 
 
 def _fits(state: dict[str, Any], *, network: nn.Module) -> bool:
