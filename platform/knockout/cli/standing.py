@@ -107,9 +107,9 @@ def _lost(ledger: Ledger, *, server: str | None) -> Mapping[str, str]:
 
 def _queues(server: str | None) -> list[Any]:
     """What the queues of a server hold; nothing where none runs."""
-    return (
-        [] if server is None else load_flow("pools.overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
-    )
+    if server is None:
+        return []
+    return load_flow("pools.overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
 
 
 def _waiting(ledger: Ledger) -> list[SubmissionState]:
