@@ -110,6 +110,12 @@ def cut_off(place: Workspace) -> Path:
     return folder
 
 
+def unfinished_and_lost(place: Workspace) -> Path:
+    folder = cut_off(place)
+    rows(place.ledger, "DELETE FROM runs WHERE identity = ?", folder.name)
+    return folder
+
+
 def lost_segment(place: Workspace) -> None:
     (cut_off(place) / "metrics" / "0000000010.parquet").unlink()
 
@@ -250,6 +256,7 @@ DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "a result that the ledger lost": (
         lambda p: rows(p.ledger, "DELETE FROM runs WHERE identity = ?", run_folder(p).name), "orphan", "runs/*"
     ),
+    "an unfinished run that the ledger lost": (unfinished_and_lost, "orphan", "runs/*"),
     "changed weights": (lambda p: flip(run_folder(p) / "weights.pt"), "damaged run", "runs/*"),
     "a run without files": (lambda p: shutil.rmtree(run_folder(p)), "damaged run", "runs/*"),
     "a half-written file": (
@@ -327,6 +334,17 @@ def test_a_lost_result_is_entered_as_it_was(place: Workspace):
     rows(place.ledger, "DELETE FROM runs WHERE identity = ?", identity)
     assert set_right(place) == {None}
     assert rows(place.ledger, query, identity) == before
+
+
+def test_a_run_on_its_way_that_the_ledger_lost_stays_where_it_is_and_is_known_again(place: Workspace):
+    folder = unfinished_and_lost(place)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    (found,) = diagnose(place).findings
+    assert "goes on from step 20" in found.what
+    assert set_right(place) == {None}
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    query = "SELECT state, step, planned_steps, attempts FROM runs WHERE identity = ?"
+    assert rows(place.ledger, query, folder.name) == [("failed", 20, 100, 0)]
 
 
 def test_what_belongs_nowhere_lies_in_lost_and_found_with_a_line_in_its_log(place: Workspace):

@@ -174,6 +174,7 @@ def test_a_run_whose_worker_was_killed_is_taken_again_and_a_stop_reaches_every_m
     code, told = pool.knockout("worker", "--pool", "nobody", "--remove")
     assert (code, "pool 'nobody' still has work" in told) == (2, True), told
     assert pool.knockout("stop", waiting) == (0, f"other {waiting}: cancelled before a worker began it\n")
+    assert pool.knockout("stop", waiting) == (0, f"nothing of '{waiting}' is running\n")
     assert flow_runs(pool)[waiting][0] == "Cancelled"
     assert pool.knockout("worker", "--pool", "nobody", "--remove") == (0, "nobody: removed, with 6 deployments\n")
     assert {queue["pool"] for queue in status(pool)["queues"]} == {"knockout"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from agreeing import invariants, query
-from commands import Home
+from commands import ENDLESS, Home, until
+
+from knockout.ledger.reserve import RESERVE
 
 LIMITED = """if True:
     import resource
@@ -73,6 +76,15 @@ def test_a_disk_that_fills_at_any_point_of_a_study(home: Home, disk: Path):
     invariants(home)
 
 
+def fill(path: Path) -> None:
+    """Take the last byte of a disk."""
+    with contextlib.suppress(OSError), path.open("ab", buffering=0) as file:
+        for num_bytes in (1 << 20, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(num_bytes))
+
+
 @pytest.mark.parametrize("room", [250_000, 700_000])
 def test_a_store_of_mlflow_that_finds_no_room_leaves_the_ledger_its_reason(home: Home, disk: Path, room: int):
     """Its database alone takes some 2 MB while it is made; the ledger can still say how the submission ended."""
@@ -92,3 +104,28 @@ def test_a_store_of_mlflow_that_finds_no_room_leaves_the_ledger_its_reason(home:
     code, said = home.knockout("run", "sibling", "--no-prefect", "--set", "tokens=3200")
     assert code == 0, said
     invariants(home)
+
+
+def test_a_disk_without_a_byte_left_still_takes_why_a_submission_ended(home: Home, disk: Path):
+    """What the ledger needs for that was kept free; with room again, it is kept again."""
+    home.folder = disk / "home"
+    process = home.begin("resumed", *ENDLESS)
+    until(lambda: home.steps() or process.poll() is not None)
+    reserve, filler = home.folder / RESERVE, disk / "filler"
+    assert reserve.exists()
+    fill(filler)
+    code, said = home.finish(process)
+    honest(home, code=code, said=said)
+    fill(filler)
+    ledger = home.folder / "ledger.db"
+    ((state, reason),) = query(ledger, "SELECT state, reason FROM submissions")
+    assert (state, "cannot be written" in reason) == ("failed", True), reason
+    ended = query(ledger, "SELECT state, reason FROM runs WHERE attempts")
+    assert ended
+    for state, reason in ended:
+        assert (state, "cannot be written" in reason) == ("failed", True), reason
+    assert not reserve.exists()
+    filler.unlink()
+    code, said = home.knockout("status")
+    assert code == 0, said
+    assert reserve.exists()

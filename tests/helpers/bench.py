@@ -18,6 +18,8 @@ class Bench:
         self.laboratory = laboratory
         self.ledger = ledger
         self.workspace: Workspace = ledger.workspace
+        self.notes: list[str] = []
+        """What was said of the files of the run that was executed last."""
 
     def ask(self, **changes: object) -> Any:
         """A run that the ledger knows."""
@@ -32,6 +34,7 @@ class Bench:
     def execute(
         self, run: Any, *, limits: Limits | None = None, corpus: Path | None = None, early: Early = never
     ) -> Execution:
+        self.notes.clear()
         return execute(
             run.identity,
             ledger=self.ledger,
@@ -41,6 +44,7 @@ class Bench:
             environment={},
             limits=limits or Limits(),
             early=early,
+            say=self.notes.append,
         )
 
     def said(self, run: Any) -> LedgerRun:

@@ -17,6 +17,7 @@ from knockout.ledger.speeds import Speed, recall, shape
 from knockout.training.execute import Early, Execution, Limits
 from knockout.training.metrics import read_metrics
 from knockout.training.progress import read_progress
+from knockout.training.result import checkpoint_files
 from knockout.training.spec import LOG, METRICS, RESULT, WEIGHTS
 from knockout.training.stop import BY_USER, Ending
 
@@ -77,6 +78,18 @@ def test_a_run_that_becomes_nan_is_a_result_with_its_step(bench: Bench):
     assert max(steps) == ended.step - 1
     again = bench.execute(run)
     assert (again.reused, again.run.attempts) == (True, 1)
+
+
+def test_why_a_run_does_not_go_on_from_its_newest_checkpoint_is_told_while_it_is_trained(bench: Bench):
+    run = bench.ask(tokens=64 * 800, evaluations=8)
+    bench.execute(run, early=too_high(run, at=100))
+    newest = checkpoint_files(run.folder)[-1]
+    newest.write_bytes(b"cut")
+    ended = bench.execute(run, early=lambda: "told" if bench.notes else None).run
+    assert (ended.state, ended.reason) == ("pruned", "told")
+    (note,) = bench.notes
+    assert str(newest) in note
+    assert note.startswith(("goes on from step", "is trained from its start"))
 
 
 def test_weights_that_the_last_step_ruins_are_found_by_the_last_evaluation(bench: Bench):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from knockout.training.checkpoints import newest_checkpoint, save_checkpoint
+from knockout.errors import WorkspaceError
+from knockout.training.checkpoints import load_checkpoint, save_checkpoint
 from knockout.training.metrics import MetricLog, read_metrics, seal_metrics, segments
 from knockout.training.progress import PROGRESS, encode_progress, read_progress
-from knockout.training.result import remove_checkpoints
+from knockout.training.result import checkpoint_files, remove_checkpoints
 from knockout.training.spec import METRICS
 
 PROGRAM = """
@@ -97,14 +97,14 @@ def state_at(value: float) -> dict[str, object]:
 
 def test_a_checkpoint_holds_nothing_but_primitives_and_comes_back_whole(tmp_path: Path):
     save_checkpoint(tmp_path, step=7, state=state_at(0.1))
-    loaded = newest_checkpoint(tmp_path)
-    assert loaded is not None
+    (path,) = checkpoint_files(tmp_path)
+    loaded = load_checkpoint(path)
     assert loaded["step"] == 7
     assert torch.equal(loaded["network"]["x"], torch.full((3,), 0.1))
     assert loaded["optimizer"]["state"][0]["step"].item() == torch.tensor(0.1).item()
 
 
-def test_two_checkpoints_are_kept_and_the_damaged_newest_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_two_checkpoints_are_kept_and_a_damaged_one_is_told(tmp_path: Path):
     for step in (8, 9, 10):
         save_checkpoint(tmp_path, step=step, state=state_at(step))
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
@@ -113,25 +113,30 @@ def test_two_checkpoints_are_kept_and_the_damaged_newest_is_passed_over(tmp_path
     content = newest.read_bytes()
     for damaged in (b"", content[:100], content[: len(content) - 50], b"not a checkpoint"):
         newest.write_bytes(damaged)
-        with caplog.at_level(logging.WARNING):
-            loaded = newest_checkpoint(tmp_path)
-        assert loaded is not None
-        assert loaded["step"] == 9
-    assert str(newest) in caplog.text
+        with pytest.raises(WorkspaceError, match=f"{newest} does not load"):
+            load_checkpoint(newest)
+    assert load_checkpoint(newest.with_name(names[0]))["step"] == 9
     remove_checkpoints(tmp_path)
-    assert newest_checkpoint(tmp_path) is None
+    assert checkpoint_files(tmp_path) == []
+
+
+def test_a_file_where_checkpoints_or_metrics_belong_is_told(tmp_path: Path):
+    (tmp_path / "checkpoints").write_text("no folder")
+    with pytest.raises(WorkspaceError, match=f"{tmp_path / 'checkpoints'} cannot be made: File exists"):
+        save_checkpoint(tmp_path, step=1, state=state_at(0.1))
+    (tmp_path / "metrics").write_text("no folder")
+    with pytest.raises(WorkspaceError, match=f"{tmp_path / 'metrics'} cannot be made: File exists"):
+        MetricLog(tmp_path, after_step=0, tokens_per_step=1)
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_noticed(tmp_path: Path):
-    for step in (1, 2):
-        save_checkpoint(tmp_path, step=step, state={"network": {"x": torch.arange(1000.0)}, "optimizer": {}})
-    newest = tmp_path / "checkpoints" / "0000000002.pt"
+    save_checkpoint(tmp_path, step=2, state={"network": {"x": torch.arange(1000.0)}, "optimizer": {}})
+    (newest,) = checkpoint_files(tmp_path)
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    loaded = newest_checkpoint(tmp_path)
-    assert loaded is not None
-    assert loaded["step"] == 1
+    with pytest.raises(WorkspaceError, match="is damaged"):
+        load_checkpoint(newest)
 
 
 def test_progress_is_sixteen_bytes_that_read_as_step_and_loss(tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench import Bench
 
-from knockout.errors import WorkspaceError
+from knockout.errors import RunError, WorkspaceError
 from knockout.ledger.aside import set_aside
 from knockout.ledger.kinds import found
 from knockout.ledger.process import this_process
@@ -22,6 +22,7 @@ from knockout.training.folder import FILES, misfits
 from knockout.training.progress import PROGRESS, encode_progress, read_progress
 from knockout.training.result import read_result
 from knockout.training.spec import CHECKPOINTS, LOG, MEANING, METRICS, RESULT, SEGMENTS, WEIGHTS
+from knockout.training.trained import load_network
 from knockout.training.untold import reconcile, take_up
 
 SHORT = {"tokens": 64 * 20, "evaluations": 2}
@@ -46,7 +47,7 @@ def test_what_is_of_another_kind_is_moved_away_and_the_run_is_trained(bench: Ben
     assert wrong == {*FILES, SEGMENTS, CHECKPOINTS}
     ended = bench.execute(run)
     assert (ended.run.state, ended.run.reason) == ("done", None)
-    assert sum("it was moved to lost+found/" in note for note in ended.notes) == len(wrong)
+    assert sum("it was moved to lost+found/" in note for note in bench.notes) == len(wrong)
     assert lost(bench) == {f"runs-{run.identity}-{name}" for name in wrong}
     assert [path.name for path in outside.iterdir()] == ["kept"]
     assert list(misfits(run.folder)) == []
@@ -182,7 +183,7 @@ def test_a_result_that_the_ledger_lost_is_taken_up(forgotten):
 def test_a_result_that_the_ledger_lost_is_reused_by_whoever_claims_the_run(forgotten):
     bench, run, measured = forgotten
     ended = bench.execute(run)
-    assert (ended.reused, ended.notes, ended.run.metrics) == (True, (), measured)
+    assert (ended.reused, bench.notes, ended.run.metrics) == (True, [], measured)
 
 
 @pytest.mark.parametrize("name", ["val_loss", "train_loss", "tokens_per_second", "made_up"])
@@ -193,7 +194,7 @@ def test_an_altered_result_that_the_ledger_lost_is_kept_aside_and_the_run_is_tra
     ended = bench.execute(run)
     assert (ended.reused, ended.run.state) == (False, "done")
     assert {k: v for k, v in ended.run.metrics.items() if "loss" in k} == {k: v for k, v in measured.items() if "loss" in k}
-    (note,) = ended.notes
+    (note,) = bench.notes
     assert name in note
     assert "trained again" in note
     assert "1.0126" in (bench.workspace.folder / "lost+found" / f"runs-{run.identity}" / RESULT).read_text()
@@ -237,8 +238,18 @@ def test_the_whole_result_of_another_run_is_kept_aside_and_the_run_is_trained(be
     ended = bench.execute(other)
     assert (ended.reused, ended.run.state) == (False, "done")
     assert ended.run.metrics["val_loss"] != measured["val_loss"]
-    (note,) = ended.notes
+    (note,) = bench.notes
     assert f"its metrics are those of run {one.identity}; the result was moved to lost+found/" in note
+
+
+def test_weights_of_another_run_are_not_loaded_as_this_ones(bench: Bench):
+    one, other = bench.ask(**SHORT), bench.ask(**{**SHORT, "seed": 1})
+    bench.execute(one)
+    for path in one.folder.iterdir():
+        if path.name != MEANING and path.is_file():
+            shutil.copy(path, other.folder)
+    with pytest.raises(RunError, match=f"its metrics are those of run {one.identity}"):
+        load_network(other.folder)
 
 
 def test_nothing_is_moved_through_a_link(tmp_path: Path):

@@ -62,7 +62,8 @@ def stop(
         for ended in _await_end(ledger, names=[one.submission for one in running]):
             print(f"{ended.study} {ended.submission}: {ended.state}{f': {ended.reason}' if ended.reason else ''}")
     elif not (called_off or swept):
-        check_known(wanted, submissions=known, schedules=_schedules(ledger))
+        if not _was_called_off(ledger, name=wanted, known=known):
+            check_known(wanted, submissions=known, schedules=_schedules(ledger))
         print(f"nothing of '{wanted}' is running")
     set_right(ledger)
     set_right_in_prefect(ledger)
@@ -95,6 +96,14 @@ def _call_off(ledger: Ledger, *, name: str, known: Sequence[Submission]) -> list
         submitting = load_flow("pools.submitting", server=prefect_address(ledger.workspace), retries=PATIENT)
         submitting.call_off(one.submission, reason="stopped by `knockout stop`")
     return [f"{one.study_name} {one.submission}: cancelled before a worker began it" for one in found]
+
+
+def _was_called_off(ledger: Ledger, *, name: str, known: Sequence[Submission]) -> bool:
+    """Whether what has the name was stopped earlier, before a worker began it."""
+    from knockout.submission.requests import withdrawn_requests
+
+    withdrawn = withdrawn_requests(ledger, known=frozenset(one.submission for one in known))
+    return any(name in (one.study_name, one.submission) for one in withdrawn)
 
 
 def _schedules(ledger: Ledger) -> list[str]:

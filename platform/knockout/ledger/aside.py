@@ -59,11 +59,14 @@ def lost_folder(workspace: Workspace) -> Path:
     """lost+found, made where it is not there.
 
     Raises:
-        WorkspaceError: it is a link or a file.
+        WorkspaceError: a link or a file stands there.
     """
     folder = workspace.folder / FOLDER
     if (why := misfit(folder, wanted="folder")) is not None:
-        raise WorkspaceError(f"{folder}: {why}: remove it, or have `knockout doctor --repair` do so")
+        helps = (
+            "remove it, or have `knockout doctor --repair` do so" if folder.is_symlink() else "move it away, and try again"
+        )
+        raise WorkspaceError(f"{folder}: {why}: {helps}")
     make_folder(folder)
     return folder
 

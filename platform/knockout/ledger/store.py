@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from knockout.ledger.leases import (
 from knockout.ledger.place import settle
 from knockout.ledger.postgres import ConnectionLost, reconnecting
 from knockout.ledger.process import SILENT, Owner
+from knockout.ledger.reserve import give_up, keep
 from knockout.ledger.rows import FINISHED, LedgerRun, Submission, run_of, submission_of
 from knockout.ledger.tables import asks as _asks
 from knockout.ledger.tables import flow_runs as _flow_runs
@@ -43,6 +45,7 @@ from knockout.ledger.tables import open_engine, refused
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
+from knockout.services.sqlite import may_be_full
 
 State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
 PRUNED = "pruned"
@@ -52,6 +55,10 @@ CLAIMABLE = ("planned", PRUNED, "failed", "cancelled", "timed-out")
 ASKING = "asking for runs"
 """What a submission does while none of the runs may be removed that it is about to ask for."""
 _HEADS = [column for column in _submissions.c if column.name not in ("plan", "facts")]
+
+
+class NoRoom(WorkspaceError):
+    """The disk has no room for what the ledger was to record."""
 
 
 class Ledger:
@@ -182,7 +189,7 @@ class Ledger:
             heartbeat=None,
             **NOBODY,
         )
-        return self._changed(change)
+        return self._ended(change)
 
     @reconnecting
     def reopen(self, identity: str, *, reason: str) -> None:
@@ -235,10 +242,11 @@ class Ledger:
     def conclude(self, submission: str, *, state: str, reason: str | None, facts: dict[str, Any] | None) -> None:
         """Record how a submission ended, with everything its report says. Who executed it stays known."""
         values = {"state": state, "reason": reason, "finished": time.time(), "heartbeat": None}
-        if facts is not None:
-            values["facts"] = json.dumps(facts)
-        with self._write() as connection:
-            connection.execute(_submissions.update().where(_submissions.c.submission == submission).values(**values))
+        change = _submissions.update().where(_submissions.c.submission == submission)
+        if facts is None:
+            self._ended(change.values(**values))
+        else:
+            self._changed(change.values(facts=json.dumps(facts), **values))
 
     @reconnecting
     def facts(self, study: str, *, arguments: str = "") -> dict[str, Any] | None:
@@ -320,10 +328,21 @@ class Ledger:
             bring_up(self.engine, workspace=self.workspace)
             with self.engine.begin() as connection:
                 self.moved_from = settle(connection, workspace=self.workspace)
+        if self.engine.dialect.name == "sqlite":
+            keep(self.workspace)
 
     def _changed(self, change: sql.Update) -> bool:
         with self._write() as connection:
             return connection.execute(change).rowcount > 0
+
+    def _ended(self, change: sql.Update) -> bool:
+        """Record how something ended, also on a disk that is full by now."""
+        try:
+            return self._changed(change)
+        except NoRoom:
+            if not give_up(self.workspace):
+                raise
+            return self._changed(change)
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
@@ -343,10 +362,15 @@ class Ledger:
         except IntegrityError:
             raise
         except DBAPIError as error:
-            kind = ConnectionLost if error.connection_invalidated else WorkspaceError
-            raise kind(refused(error, workspace=self.workspace, done=done)) from None
+            raise _kind(error)(refused(error, workspace=self.workspace, done=done)) from None
         except OSError as error:
             raise WorkspaceError(f"{self.workspace.folder} cannot be written: {error.strerror or error}") from None
+
+
+def _kind(error: DBAPIError) -> type[WorkspaceError]:
+    if error.connection_invalidated:
+        return ConnectionLost
+    return NoRoom if isinstance(error.orig, sqlite3.Error) and may_be_full(error.orig) else WorkspaceError
 
 
 @contextmanager

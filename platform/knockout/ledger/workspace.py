@@ -89,10 +89,10 @@ def write_atomically(path: Path, *, text: str | None = None, data: bytes | None 
         raise WorkspaceError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those around it; no error when it is there. Raises WorkspaceError."""
+def make_folder(path: Path, *, parents: bool = True) -> None:
+    """Make a folder, and those around it unless they are to be there; no error when it is there. Raises WorkspaceError."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
         raise WorkspaceError(f"{path} cannot be made: {error.strerror or error}") from error
 

@@ -55,6 +55,11 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _code(error) in DAMAGES
 
 
+def may_be_full(error: sqlite3.Error) -> bool:
+    """Whether an error tells of a disk without room; for the log's index SQLite calls that an input or output error."""
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether an error tells that another connection has the file."""
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -16,6 +16,7 @@ from knockout.errors import RunEnded
 from knockout.ledger.process import Owner
 from knockout.ledger.store import Ledger
 from knockout.services.environment import quiet_environment
+from knockout.services.waiting import Say
 from knockout.submission.bind import BoundRun
 from knockout.submission.slots import Slot, enough, listed_gpus, slot_queue, usable_cores
 from knockout.training.execute import Early, Execution, Limits, execute, reuse
@@ -55,13 +56,17 @@ class Hands(Protocol):
 class LocalHands:
     """Its parent of the training processes starts when it is told to get ready, or with the first run that needs it."""
 
-    def __init__(self, ledger: Ledger, *, owner: Owner, limits: Limits, slots: int | None, parallelism: Parallelism) -> None:
+    def __init__(
+        self, ledger: Ledger, *, owner: Owner, limits: Limits, slots: int | None, parallelism: Parallelism, say: Say
+    ) -> None:
+        """`say` is told what people should know of the files that a run had left, as soon as it is known."""
         enough(parallelism.devices, num_gpus=listed_gpus())
         self.ledger = ledger
         self.owner = owner
         self.limits = limits
         self.slots = slots
         self.parallelism = parallelism
+        self.say = say
         self.starting = threading.Lock()
         self.nursery: Nursery | None = None
         self.counting = threading.Lock()
@@ -113,6 +118,7 @@ class LocalHands:
                 limits=self.limits,
                 early=early,
                 began=began,
+                say=lambda note: self.say(f"{run.name}: {note}"),
                 runtime=Runtime(corpus=str(run.corpus_folder), device=slot.device, **self.parallelism.model_dump()),
                 environment=slot.environment,
             )

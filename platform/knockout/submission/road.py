@@ -56,7 +56,12 @@ def new_submission() -> str:
 def local_hands(road: Road) -> Hands:
     """Processes of this machine, made ready beside other work, unless the plan was done before: they may not be needed."""
     hands = LocalHands(
-        road.ledger, owner=road.owner, limits=road.limits, slots=road.options.slots, parallelism=road.parallelism
+        road.ledger,
+        owner=road.owner,
+        limits=road.limits,
+        slots=road.options.slots,
+        parallelism=road.parallelism,
+        say=road.listener.note,
     )
     if not is_done(road.ledger, plan=road.plan.text):
         hands.get_ready()
@@ -291,8 +296,6 @@ class Road:
             fetch_result(self.workspace, run.identity)  # another machine may have trained it
         if not pruned:
             self.executions[run.identity] = execution
-        for note in execution.notes:
-            self.listener.note(f"{run.name}: {note}")
         self.listener.run_ended(run, execution.run, execution.reused)
         self.mirroring.close_run(run, execution=execution)
         if not (pruned or execution.run.finished):

@@ -96,6 +96,7 @@ def _execute(order: Order, *, corpus: str, ledger: Ledger, stop: Stop, kind: typ
                 nursery=nursery,
                 limits=Limits(run_seconds=order.run_seconds, stop=stop),
                 early=lambda: BEHIND if pruned.is_set() else None,
+                say=log.warning,
                 runtime=Runtime(corpus=corpus, device=slot.device, devices=order.devices, strategy=order.strategy),
                 environment=slot.environment,
             )

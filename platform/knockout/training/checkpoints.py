@@ -7,7 +7,6 @@ not load all the same (a damaged disk), or is another run's, is passed over for 
 from __future__ import annotations
 
 import io
-import logging
 import pickle
 import zipfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from knockout.errors import WorkspaceError
-from knockout.ledger.workspace import write_atomically
+from knockout.ledger.workspace import make_folder, write_atomically
 from knockout.training.result import checkpoint_files
 from knockout.training.spec import CHECKPOINTS
 
@@ -27,13 +26,11 @@ UNREADABLE = (
 )  # fmt: skip
 """What torch and zipfile raise for content that is no whole checkpoint."""
 
-log = logging.getLogger(__name__)
-
 
 def save_checkpoint(folder: Path, *, step: int, state: dict[str, Any]) -> None:
     """Write the state after `step` optimizer steps, and drop all but the newest two."""
     target = folder / CHECKPOINTS
-    target.mkdir(exist_ok=True)
+    make_folder(target, parents=False)
     write_atomically(target / f"{step:010d}.pt", data=to_bytes({"run": folder.name, "step": step, **state}))
     drop_old(folder)
 
@@ -42,16 +39,6 @@ def drop_old(folder: Path) -> None:
     """Drop all checkpoints but the newest two."""
     for path in checkpoint_files(folder)[:-KEPT]:
         path.unlink()
-
-
-def newest_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint that loads and is the run's, on the CPU; None when there is none."""
-    for path in reversed(checkpoint_files(folder)):
-        try:
-            return load_checkpoint(path)
-        except WorkspaceError as error:
-            log.warning("%s; trying the one before it", error)
-    return None
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

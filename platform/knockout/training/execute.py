@@ -20,6 +20,7 @@ from knockout.ledger.process import Owner
 from knockout.ledger.speeds import Speed, remember, shape
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.services.processes import signal_in_words
+from knockout.services.waiting import Say
 from knockout.training.folder import make_ready
 from knockout.training.launcher import Child, Nursery
 from knockout.training.progress import PROGRESS, read_progress
@@ -44,8 +45,8 @@ def never() -> None:
     """A run that is not pruned."""
 
 
-def unheard() -> None:
-    """Nobody is told that a run has begun."""
+def unheard(*_: str) -> None:
+    """Nobody is told that a run has begun, or of what it begins."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,6 @@ class Execution:
 
     run: LedgerRun
     reused: bool
-    notes: tuple[str, ...] = ()
-    """What people should know of the files that the run had left, in words."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +79,7 @@ class _Work:
     environment: Mapping[str, str]
     limits: Limits
     early: Early
+    say: Say
 
     @property
     def folder(self) -> Path:
@@ -99,8 +99,6 @@ class _End:
     result: dict[str, Any] | None = None
     found: bool = False
     """Whether the result was there already."""
-    notes: tuple[str, ...] = ()
-    """See Execution."""
 
 
 def _known(identity: str, *, ledger: Ledger) -> LedgerRun:
@@ -121,17 +119,19 @@ def execute(
     limits: Limits,
     early: Early = never,
     began: Callable[[], None] = unheard,
+    say: Say = unheard,
 ) -> Execution:
     """Bring a run to an end: reuse its result, train it, or wait for whoever is training it.
 
     A run that was pruned stays so while `early` finds a reason in what it left; else it goes on where it was. `began` is
-    called when the run is claimed, or was found to have an end already. An owner that loses the lease meanwhile, because it
-    was taken for dead, ends its own process of the run, and waits for whoever has it now.
+    called when the run is claimed, or was found to have an end already; `say` as soon as there is something that people
+    should know of the files that it had left. An owner that loses the lease meanwhile, because it was taken for dead, ends
+    its own process of the run, and waits for whoever has it now.
 
     Raises:
         RunError: the run vanished from the ledger.
     """
-    work = _Work(identity, ledger, owner, nursery, runtime, environment, limits, early)
+    work = _Work(identity, ledger, owner, nursery, runtime, environment, limits, early, say)
     while True:
         if (found := _claim(work)) is not None:
             if found.reused:
@@ -139,7 +139,7 @@ def execute(
             return found
         began()
         if (end := _bring(work)) is not None:
-            return Execution(work.known, reused=end.found, notes=end.notes)
+            return Execution(work.known, reused=end.found)
 
 
 def reuse(identity: str, *, ledger: Ledger, early: Early = never) -> Execution | None:
@@ -216,7 +216,7 @@ def _shared(work: _Work, *, end: _End) -> _End:
     try:
         share_result(work.ledger.workspace, work.identity)
     except (OSError, WorkspaceError) as error:
-        return _End("failed", f"its result lies here and is not shared: {error}", notes=end.notes)
+        return _End("failed", f"its result lies here and is not shared: {error}")
     return end
 
 
@@ -224,14 +224,15 @@ def _ended(work: _Work, *, lease: Lease) -> _End:
     """How a claimed run ends; what the system refuses to do for it is its failure, so that the lease is given back."""
     try:
         ready = make_ready(work.ledger.workspace, work.identity, meaning=work.known.meaning)
+        for note in ready.notes:
+            work.say(note)
         if ready.result is not None:
-            return replace(_end_of(ready.result, folder=work.folder), found=True, notes=ready.notes)
-        end = _train(work, lease=lease)
+            return replace(_end_of(ready.result, folder=work.folder), found=True)
+        return _train(work, lease=lease)
     except WorkspaceError as error:
         return _End("failed", str(error))
     except OSError as error:
         return _End("failed", f"{error.filename or work.folder}: {error.strerror or error}")
-    return replace(end, notes=(*ready.notes, *_passed_over(work.folder)))
 
 
 def _train(work: _Work, *, lease: Lease) -> _End:
@@ -273,18 +274,20 @@ def _end_of(result: dict[str, Any], *, folder: Path) -> _End:
     return _End(result["outcome"], result["reason"], result)
 
 
-def _passed_over(folder: Path) -> list[str]:
-    """Why the run's process did not go on from its newest checkpoint, if it did not."""
+def _told_start(work: _Work) -> bool:
+    """Whether the run's process did not go on from its newest checkpoint; then why is told."""
     try:
-        return [(folder / PASSED_OVER).read_text().strip()]
+        work.say((work.folder / PASSED_OVER).read_text().strip())
     except OSError:
-        return []
+        return False
+    return True
 
 
 def _watch(child: Child, *, work: _Work, lease: Lease) -> _End | None:
     """Wait for the process to end; how the run ends when it was made to end, or None when it ended by itself."""
-    started, limits = time.monotonic(), work.limits
+    started, limits, told = time.monotonic(), work.limits, False
     while not child.ended.wait(POLL_SECONDS):
+        told = told or _told_start(work)
         if lease.lost.is_set():
             work.nursery.signal(child, signal.SIGKILL)  # whoever has the run now needs its folder
             child.ended.wait(STOP_GRACE_SECONDS)
@@ -298,6 +301,8 @@ def _watch(child: Child, *, work: _Work, lease: Lease) -> _End | None:
         if (pruned := work.early()) is not None:
             _end(child, nursery=work.nursery)
             return _End("pruned", pruned)
+    if not told:
+        _told_start(work)
     return None
 
 

@@ -32,12 +32,11 @@ from knockout.errors import KnockoutError, RunError
 from knockout.ledger.identity import meaning
 from knockout.ledger.workspace import write_json
 from knockout.model import Network, build
-from knockout.training.checkpoints import newest_checkpoint
 from knockout.training.data import StepBatches
 from knockout.training.launcher import Child, Nursery
 from knockout.training.metrics import read_metrics
 from knockout.training.module import build_optimizer
-from knockout.training.result import read_result
+from knockout.training.result import checkpoint_files, read_result
 from knockout.training.run import EXIT_STOPPED
 from knockout.training.spec import MEANING, WEIGHTS, Runtime, read_spec
 
@@ -256,7 +255,7 @@ def interrupted(bench: Bench, *, name: str, number: signal.Signals | None) -> Pa
     folder = bench.declare(name, settings=bench.scale.settings)
     if number is not None:
         child = bench.launch(folder)
-        while not child.ended.is_set() and newest_checkpoint(folder) is None:
+        while not child.ended.is_set() and not checkpoint_files(folder):
             time.sleep(0.005)
         bench.nursery.signal(child, number)
         expected = EXIT_STOPPED if number is signal.SIGTERM else -number

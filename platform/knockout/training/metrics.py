@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from knockout.errors import WorkspaceError
 from knockout.ledger.kinds import files, is_file
-from knockout.ledger.workspace import write_atomically
+from knockout.ledger.workspace import make_folder, write_atomically
 from knockout.training.spec import METRICS, SEGMENTS
 
 SCHEMA = pa.schema(
@@ -83,7 +83,7 @@ class MetricLog(Metrics):
 
     def __init__(self, folder: Path, *, after_step: int, tokens_per_step: int) -> None:
         self.folder = folder / SEGMENTS
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder, parents=False)
         self.schema = SCHEMA.with_metadata({RUN: folder.name.encode()})
         self.tokens_per_step = tokens_per_step
         self.rows: list[tuple[int, str, float, float]] = []

@@ -12,6 +12,7 @@ import torch
 from knockout.declare.architecture import Architecture
 from knockout.errors import RunError
 from knockout.model import Network, build
+from knockout.training.believing import foreign
 from knockout.training.result import read_result
 from knockout.training.spec import WEIGHTS, read_spec
 
@@ -22,13 +23,15 @@ def load_network(folder: Path, *, architecture: Architecture | None = None) -> N
     `architecture` is the run's own but for what holds no weights; by default the run's own.
 
     Raises:
-        RunError: the run has no sealed result, its files are damaged, or its weights were removed.
+        RunError: the run has no sealed result, its files are damaged or another run's, or its weights were removed.
     """
     result = read_result(folder)
     if result is None:
         raise RunError(f"{folder} holds no finished run: its result is missing or damaged")
     if WEIGHTS not in result["files"]:
         raise RunError(f"{folder} has no weights any more: `knockout gc --weights` removed them")
+    if (stranger := foreign(folder)) is not None:
+        raise RunError(f"{folder}: {stranger}; `knockout doctor` tells more")
     spec = read_spec(folder)
     network = build(architecture or spec.architecture, seed=spec.seed)
     state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)

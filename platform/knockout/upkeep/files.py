@@ -18,7 +18,7 @@ from knockout.ledger.aside import set_aside
 from knockout.ledger.identity import identity
 from knockout.ledger.inventory import Entry, adopt
 from knockout.ledger.kinds import found
-from knockout.ledger.store import FINISHED, Ledger, LedgerRun
+from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
 from knockout.training.believing import contradiction, foreign
 from knockout.training.execute import DAMAGED
@@ -27,17 +27,18 @@ from knockout.training.sharing import is_shared
 from knockout.training.spec import MEANING, read_spec
 from knockout.upkeep.altered import altered
 from knockout.upkeep.finding import Finding
-from knockout.upkeep.unfinished import TO_LOST, of_another_kind, unusable
+from knockout.upkeep.unfinished import TO_LOST, of_another_kind, reaches, unusable
 
 FRESH_SECONDS = 60.0
 """A younger temporary file may be one that is being written, a younger folder one of a submission that just begins."""
+LOST = "the ledger that knew of it was lost before it had ended"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}|\.report-[a-z0-9_]{8}\.html")
 _WRITTEN = ("reports", "submissions", "history", "sweeps")
 
 
 def orphans(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterator[Finding]:
-    """Run folders that the ledger does not know; one with a whole result of the run that it is named after is entered, where
-    the result says what was measured.
+    """Run folders that the ledger does not know. One with a whole result of the run that it is named after is entered, where
+    the result says what was measured; so is one that the run can go on from.
 
     While the workspace is `busy`, a young folder may be one that the ledger is about to be told of.
     """
@@ -51,11 +52,17 @@ def orphans(ledger: Ledger, *, known: Mapping[str, Entry], busy: bool) -> Iterat
 def _orphan(path: Path, *, ledger: Ledger) -> Finding:
     result, meaning = read_result(path), _read(path / MEANING)
     kind, why = "orphan", "the ledger knows no such run"
-    if result is not None and meaning is not None and identity(meaning) == path.name:
-        if (wrong := contradiction(path, result=result)) is None:
-            enter = partial(_enter, path, ledger=ledger, result=result, meaning=meaning)
-            return _finding(kind, path, ledger.workspace, "a result that the ledger does not know", "enters it", enter)
-        kind, why = "damaged run", wrong
+    if meaning is not None and identity(meaning) == path.name:
+        wrong = contradiction(path, result=result) if result is not None else None
+        enter = partial(_enter, path, ledger=ledger, meaning=meaning)
+        if result is not None and wrong is None:
+            what, enter = "a result that the ledger does not know", partial(enter, result=result)
+            return _finding(kind, path, ledger.workspace, what, "enters it", enter)
+        if result is None and (step := reaches(path)):
+            what = f"a run that the ledger does not know, and that goes on from step {step} where a study asks for it"
+            return _finding(kind, path, ledger.workspace, what, "enters it", partial(enter, result=_unfinished(step)))
+        if wrong is not None:
+            kind, why = "damaged run", wrong
     move = partial(set_aside, path, workspace=ledger.workspace, why=why)
     return _finding(kind, path, ledger.workspace, why, TO_LOST, move)
 
@@ -123,7 +130,6 @@ def _open_again(ledger: Ledger, *, identity: str) -> None:
 def _enter(folder: Path, *, ledger: Ledger, result: Mapping[str, Any], meaning: dict[str, Any]) -> None:
     spec = read_spec(folder)
     per_token = count(spec.architecture).flops_per_token.training
-    assert result["outcome"] in FINISHED
     run = LedgerRun(
         identity=folder.name,
         meaning=meaning,
@@ -137,6 +143,11 @@ def _enter(folder: Path, *, ledger: Ledger, result: Mapping[str, Any], meaning: 
         metrics=result["metrics"],
     )
     adopt(ledger, run=run, flops=float(spec.num_steps * spec.tokens_per_step * per_token))
+
+
+def _unfinished(step: int) -> dict[str, Any]:
+    """What stands for the result of a run that has none."""
+    return {"outcome": "failed", "reason": LOST, "step": step, "seconds": 0.0, "metrics": {}}
 
 
 def _finding(kind: str, path: Path, workspace: Workspace, what: str, remedy: str, repair: Any) -> Finding:

@@ -43,6 +43,14 @@ def unusable(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
         yield from _beyond(folder, workspace=workspace)
 
 
+def reaches(folder: Path) -> int:
+    """The step from which a run without a result could go on, as far as is seen without torch; 0 where from none."""
+    if any(misfits(folder)):
+        return 0
+    covered = cover(folder).step
+    return max((step for path in checkpoint_files(folder) if (step := int(path.stem)) <= covered), default=0)
+
+
 def _checkpoints(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
     paths = checkpoint_files(folder)
     if not paths:
