@@ -96,6 +96,7 @@ def walk(road: Road) -> Concluding:
     _train_all(road, road.bind())
     while road.look_again():
         _train_all(road, road.bind())
+    _train_all(road, road.pruned())
     return conclude(road)
 
 

@@ -121,16 +121,20 @@ def test_a_second_command_searches_and_trains_nothing(studies, shared_home):
     assert searched(shared_home) == first
 
 
-def test_what_pruning_saved_is_the_same_where_another_study_trained_the_runs_to_their_end(studies, shared_home, home):
+def test_pruned_trials_that_are_trained_to_their_ends_say_whether_the_choice_would_have_been_another(
+    studies, shared_home, home
+):
+    """The same search without a pruner says what it would have been, and finds every run trained; what pruning saved follows
+    from its decisions as before."""
     whole = (shared_home.project / "ablations" / "tuned.yaml").read_text().replace("study: tuned", "study: whole")
     pruner = "pruner: {kind: median, startup: 2, after: 0.25}"
     assert pruner in whole
     (shared_home.project / "ablations" / "whole.yaml").write_text(whole.replace(pruner, "pruner: {kind: none}"))
     shutil.copytree(shared_home.folder, home.folder, dirs_exist_ok=True)
-    for name in ("whole", "tuned"):
-        code, said = home.run(name)
+    for command in (("tuned", "--check-pruning"), ("whole",), ("tuned",)):
+        code, said = home.run(*command)
         assert code == 0, said
-    assert "nothing to train" in said
+        assert command == ("tuned", "--check-pruning") or "nothing to train" in said
     trials = [trial for one in home.facts("tuned")["study"]["tuned"] for trial in one["trials"]]
     pruned = [trial for trial in trials if trial["state"] == "pruned"]
     assert pruned
@@ -139,6 +143,21 @@ def test_what_pruning_saved_is_the_same_where_another_study_trained_the_runs_to_
     spared = sum(100 - trial["last"][0] for trial in pruned) / (100 * len(trials))
     assert f"tuning: {len(trials)} trials, {len(pruned)} pruned: {spared:.0%} of the tuning tokens saved" in said
     assert searched(home) == searched(shared_home)
+    chosen = {
+        name: {one["variant"]: one["chosen"] for one in home.facts(name)["study"]["tuned"]} for name in ("tuned", "whole")
+    }
+    others = [f"that of {name}" for name in chosen["whole"] if chosen["tuned"][name] != chosen["whole"][name]]
+    who = ", ".join(others) or "no search"
+    assert f"all {len(pruned)} pruned trials were trained to their ends as well: {who} would have chosen otherwise" in said
+    in_whole = {
+        (one["variant"], trial["values"]["learning_rate"]): trial["loss"]
+        for one in home.facts("whole")["study"]["tuned"]
+        for trial in one["trials"]
+    }
+    for one in home.facts("tuned")["study"]["tuned"]:
+        for trial in one["trials"]:
+            if trial["state"] == "pruned":
+                assert trial["in_full"]["loss"] == in_whole[one["variant"], trial["values"]["learning_rate"]]
 
 
 def test_a_search_killed_in_the_middle_comes_to_the_same_end(studies, shared_home, home, until):

@@ -63,7 +63,8 @@ def search(variant: str, *trials: tuple[float, str, float], seeds: int = 1) -> d
         for number, (rate, state, loss) in enumerate(trials)
     ]
     best = min((trial for trial in trials if trial[1] == "done"), key=lambda trial: trial[2])
-    return {"variant": variant, "size": "pico", "chosen": {"learning_rate": best[0]}, "trials": told}
+    chosen = {"learning_rate": best[0]}
+    return {"variant": variant, "size": "pico", "metric": "val_loss", "chosen": chosen, "trials": told}
 
 
 def test_a_sound_study_gives_no_reason_to_doubt(doubted: Callable[..., list[Flag]]):
@@ -80,6 +81,22 @@ def test_compared_cells_that_have_learnt_nothing_are_told_in_one_sentence(doubte
     (one,) = doubted(b=[5.0, 5.01, None])
     assert (one.variant, "b (5) has learnt nothing" in one.sentence) == ("b", True)
     assert doubted(baseline=[5.0, 5.0, 5.0], a=[5.0, 5.01, 5.02]) == [], "that no baseline has learnt is told by its gate"
+
+
+@pytest.mark.parametrize(("loss", "level"), [(3.05, "serious"), (3.09, "note"), (3.11, None), (None, None)])
+def test_a_pruned_trial_that_would_have_been_chosen_is_told(
+    doubted: Callable[..., list[Flag]], loss: float | None, level: str | None
+):
+    """The margin is 0.02, and the chosen trial has 3.1."""
+    searched = search("a", (0.01, "done", 3.10), (0.1, "done", 3.5), (0.002, "pruned", 4.4))
+    assert doubted(tuned=[searched]) == []
+    searched["trials"][-1]["in_full"] = {"loss": loss}
+    found = doubted(tuned=[searched])
+    assert [(flag.kind, flag.level, flag.variant) for flag in found] == ([("pruned", level, "a")] if level else [])
+    if level == "serious":
+        assert found[0].sentence == (
+            "the search of a pruned learning_rate 0.002, which is 0.05 nats better than what it chose when trained on"
+        )
 
 
 def test_a_search_in_which_nothing_makes_a_difference_says_so(doubted: Callable[..., list[Flag]]):

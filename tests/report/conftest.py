@@ -188,6 +188,7 @@ STUDY: dict[str, Any] = {
             "chosen": {"learning_rate": 1e-2},
             "edges": {"learning_rate": "high"} if variant == "no-mask" else {},
             "log": {"learning_rate": True},
+            "metric": "val_loss",
             "saved_share": 2 / 15,
             "sentence": "5 trials, 1 of them beyond the range, 1 pruned: 13% of the tuning tokens saved",
         }

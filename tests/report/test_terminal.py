@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from knockout.judge import Judgement, RunRecord
+from knockout.report.searches import pruning_check
 from knockout.report.terminal import fairness_lines, metric_table, plain_lines, tuning_lines, verdict_table
 
 
@@ -60,6 +62,20 @@ def test_what_pruning_saved_is_told_for_the_whole_study(report_facts: dict[str, 
     (whole,) = tuning_lines([{"trials": done}])
     assert whole.plain == "tuning: 3 trials, none pruned"
     assert list(tuning_lines([])) == []
+
+
+def test_what_pruned_trials_came_to_that_were_trained_to_their_ends_is_told(report_facts: dict[str, Any]) -> None:
+    searches = copy.deepcopy(report_facts["study"]["tuned"])
+    first, second = (next(trial for trial in one["trials"] if trial["state"] == "pruned") for one in searches)
+    first["in_full"] = {"loss": 3.5}
+    ended = "pruned trials were trained to their ends as well"
+    assert pruning_check(searches) == f"1 of 2 {ended}: no search would have chosen otherwise"
+    second["in_full"] = {"loss": None}
+    assert pruning_check(searches) == f"all 2 {ended}: no search would have chosen otherwise"
+    second["in_full"] = {"loss": 3.2}
+    assert pruning_check(searches) == f"all 2 {ended}: that of no-mask would have chosen otherwise"
+    *_, line = tuning_lines(searches)
+    assert line.plain == f"pruning: {pruning_check(searches)}"
 
 
 def test_plain_lines_are_one_a_verdict(judgement: Judgement) -> None:

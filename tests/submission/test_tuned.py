@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,11 +28,12 @@ def point(
     curve = tuple((step, 5.0 - step / 50) for step in range(10, until + 1, 10))
     trial = Trial(number, {"learning_rate": 0.1}, state, loss, curve, None, extends)  # type: ignore[arg-type]
     cost = Cost(seconds=tokens / 100, tokens=tokens, flops=tokens * 6.0)
-    return TriedPoint(trial, cost, identities=tuple(f"{number}-{seed}" for seed in range(seeds)), reused=False)
+    runs: Any = tuple(SimpleNamespace(identity=f"{number}-{seed}") for seed in range(seeds))
+    return TriedPoint(trial, cost, runs=runs, reused=False)
 
 
 def tuned(*points: TriedPoint) -> Tuned:
-    return Tuned("baseline", "pico", points, {"learning_rate": 0.1}, {}, {"learning_rate": True})
+    return Tuned("baseline", "pico", points, {"learning_rate": 0.1}, {}, {"learning_rate": True}, "val_loss")
 
 
 def test_what_is_saved_lies_after_the_steps_at_which_trials_were_pruned():

@@ -31,5 +31,8 @@ Strategy = Annotated[
 Slots = Annotated[int | None, typer.Option(min=1, help="Runs at a time [default: one for each core or GPU].")]
 RunSeconds = Annotated[float | None, typer.Option(min=1, help="Longest time a run may take.")]
 StudySeconds = Annotated[float | None, typer.Option(min=1, help="Longest time the whole study may take.")]
+CheckPruning = Annotated[
+    bool, typer.Option("--check-pruning", help="Train pruned trials to their ends too: was a better one among them?")
+]
 Prefect = Annotated[bool, typer.Option("--prefect/--no-prefect", help="Drive the study through Prefect.")]
 Mlflow = Annotated[bool, typer.Option("--mlflow/--no-mlflow", help="Mirror runs to MLflow.")]

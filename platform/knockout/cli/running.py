@@ -11,6 +11,7 @@ import typer
 
 from knockout.cli.options import (
     AsJson,
+    CheckPruning,
     Devices,
     FromSeed,
     Home,
@@ -47,6 +48,7 @@ def run(
     strategy: Strategy = None,
     run_seconds: RunSeconds = None,
     study_seconds: StudySeconds = None,
+    check_pruning: CheckPruning = False,
     prefect: Prefect = True,
     mlflow: Mlflow = True,
     workspace: Home = None,
@@ -62,6 +64,7 @@ def run(
         slots=slots,
         run_seconds=run_seconds,
         study_seconds=study_seconds,
+        check_pruning=check_pruning,
         mlflow=mlflow,
         prefect=prefect,
         devices=devices,

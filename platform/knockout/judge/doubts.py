@@ -17,6 +17,7 @@ from knockout.judge.competence import competence_at
 from knockout.judge.fairness import compared_cells
 from knockout.judge.flag import Flag
 from knockout.judge.floors import Floors, Unlearnt, unlearnt
+from knockout.judge.pruned import chosen_trial, overlooked
 from knockout.judge.records import RunRecord, final_value, fitting, of_cell
 from knockout.judge.sentences import amount, count, listed, number
 from knockout.judge.statistics.outliers import grubbs_critical, outlier, prediction_bound
@@ -33,12 +34,13 @@ def doubts(
     """Everything in the judged runs and the searches that a reader should weigh; the serious flags first.
 
     `floors` holds, for each size, the corpus' cross-entropies by name, nats per token; `tuned`, for each cell that was
-    searched, variant, size, chosen (path -> value) and trials (state, values, loss, last: (step, loss), identities).
+    searched, variant, size, chosen (path -> value) and trials (state, values, loss, last: (step, loss), identities); a
+    pruned one may have in_full, what it came to when it was trained to its end all the same.
     """
     metric = plan.study.decide.metric
     flags = [*_at_floor(plan, records=records, floors=floors), *_flat(plan, tuned=tuned)]
     for search in tuned:
-        flags += _unlucky(search, plan=plan, records=records)
+        flags += [*_unlucky(search, plan=plan, records=records), *_overlooked(search, plan=plan)]
     for cell in plan.cells:
         flags += _outlying(cell.variant, cell.size, plan=plan, records=records, metric=metric)
     return sorted(flags, key=lambda flag: flag.level != "serious")
@@ -125,6 +127,19 @@ def _unlucky(search: Mapping[str, Any], *, plan: Plan, records: Sequence[RunReco
 def _settings(trial: Mapping[str, Any]) -> str:
     """`learning_rate 0.0054`."""
     return ", ".join(f"{path} {value:.3g}" for path, value in trial["values"].items())
+
+
+def _overlooked(search: Mapping[str, Any], *, plan: Plan) -> Iterator[Flag]:
+    """A pruned trial that was trained to its end all the same, and then was better than what the search chose."""
+    if (trial := overlooked(search)) is None:
+        return
+    better = chosen_trial(search)["loss"] - trial["in_full"]["loss"]
+    values = ", ".join(f"{path} {value:.3g}" for path, value in trial["values"].items())
+    name = f"{search['variant']} at {search['size']}" if len(plan.study.size_names) > 1 else search["variant"]
+    by = amount(better, metric=search["metric"])
+    said = f"the search of {name} pruned {values}, which is {by} better than what it chose when trained on"
+    level = "serious" if better > plan.study.decide.margin else "note"
+    yield Flag("pruned", level, search["variant"], search["size"], said)
 
 
 def _outlying(variant: str, size: str, *, plan: Plan, records: Sequence[RunRecord], metric: str) -> Iterator[Flag]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Foreseen = Literal["handicap", "untuned", "edge", "unequal", "twins", "opposites", "undecidable"]
-Doubt = Literal["floor", "flat", "luck", "outlier", "looks"]
+Doubt = Literal["floor", "flat", "luck", "outlier", "pruned", "looks"]
 """What only results give reason to tell."""
 DOUBTS: tuple[str, ...] = get_args(Doubt)
 

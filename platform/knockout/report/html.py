@@ -21,7 +21,7 @@ from knockout.report.figures import FINAL_METRICS, ROUTING_METRICS
 from knockout.report.forest import forest
 from knockout.report.palette import INK, variant_styles
 from knockout.report.reading import how_to_read
-from knockout.report.searches import num_pruned, sentence, settings, study_saving
+from knockout.report.searches import num_pruned, pruning_check, sentence, settings, study_saving
 from knockout.report.words import duration, effect, grouped, mean_sd, megabytes, number, ratio, thousands
 
 FILE_NAME = "report.html"
@@ -61,6 +61,7 @@ def render_html(facts: Mapping[str, Any]) -> str:
         "megabytes": megabytes,
         "num_pruned": num_pruned,
         "number": number,
+        "pruning_check": pruning_check,
         "ratio": ratio,
         "search_sentence": sentence,
         "search_settings": settings,

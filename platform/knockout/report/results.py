@@ -17,7 +17,7 @@ from knockout.errors import WorkspaceError
 from knockout.ledger.workspace import write_atomically
 from knockout.report import since, words
 from knockout.report.reading import how_to_read
-from knockout.report.searches import num_pruned, saving, settings
+from knockout.report.searches import num_pruned, pruning_check, saving, settings
 from knockout.report.spent import SizeReport, searches, spent
 from knockout.report.trained import cost
 
@@ -217,6 +217,8 @@ def _circumstances(facts: Mapping[str, Any], *, size: str) -> Iterator[str]:
         yield _plain(f"- Tuned: {'; '.join(map(_search, found))}")
     if tune := study.get("tune"):
         yield _plain(f"- Search: {settings(tune)}")
+    if checked := pruning_check(found):
+        yield _plain(f"- Pruning: {checked}")
     pruned = f"; {saving(found)}" if num_pruned(found) else ""
     yield f"- Cost: {cost(whole)}, {words.number(whole.flops)} FLOPs{pruned}"
     yield _plain(f"- Machine: {', '.join(part for part in parts if part)}")

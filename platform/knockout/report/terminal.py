@@ -20,7 +20,7 @@ from knockout.judge.flag import DOUBTS
 from knockout.judge.records import RunRecord
 from knockout.judge.verdict import Verdict
 from knockout.report import words
-from knockout.report.searches import Search, study_saving
+from knockout.report.searches import Search, pruning_check, study_saving
 
 _STYLES = {
     "supported": "bold green",
@@ -89,6 +89,8 @@ def tuning_lines(searches: Sequence[Search]) -> Iterator[Text]:
     """What the searches of all variants came to together; nothing where none were."""
     if searches:
         yield Text(f"tuning: {study_saving(searches)}", style="dim")
+        if checked := pruning_check(searches):
+            yield Text(f"pruning: {checked}", style="dim")
 
 
 def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:

@@ -20,6 +20,7 @@ from knockout.judge import Judgement, RunRecord, decide
 from knockout.judge.doubts import doubts
 from knockout.judge.fairness import fairness
 from knockout.judge.flag import Flag
+from knockout.judge.pruned import pruned_trials
 from knockout.judge.statistics.looks import Look, declared_looks
 from knockout.ledger.aside import report_folder
 from knockout.ledger.store import FINISHED, Ledger, LedgerRun
@@ -66,7 +67,7 @@ def conclude(
     judgement = _judge(plan, judged=judged, controls=controls, floors=floors)
     trained = sum(record.seconds for record in records if not record.reused)
     trained += sum(point.cost.seconds for one in tuned for point in one.points if not point.reused)
-    searches = [one.to_dict() for one in tuned]
+    searches = [_with_ends(one, ledger=ledger) for one in tuned]
     state, reason = _outcome(records, ending=ending)
     flags = [*fairness(plan, tuned=searches), *doubts(plan, records=judged, floors=floors, tuned=searches)]
     flags += earlier_looks(plan, verdicts=judgement.verdicts, ledger=ledger)
@@ -86,6 +87,17 @@ def conclude(
     )
     report = write_html(said, folder=report_folder(ledger.workspace, study=study.study, arguments=plan.arguments))
     return Concluding(state, reason, tuple(judged), judgement, said, report)
+
+
+def _with_ends(tuned: Tuned, *, ledger: Ledger) -> dict[str, Any]:
+    """A search as plain data; of each pruned trial whose runs were trained to their ends all the same, what it came to."""
+    search = tuned.to_dict()
+    for trial in pruned_trials([search]):
+        ended = ledger.runs(trial["identities"])
+        if len(ended) == len(trial["identities"]) and all(run.finished for run in ended):
+            losses = [run.metrics[tuned.metric] for run in ended if run.state == "done"]
+            trial["in_full"] = {"loss": sum(losses) / len(losses) if len(losses) == len(ended) else None}
+    return search
 
 
 def _to_weigh(flags: Sequence[Flag]) -> list[Flag]:

@@ -24,6 +24,8 @@ class Options:
     """Whether runs are mirrored to MLflow."""
     prefect: bool = True
     """Whether Prefect is to have a flow run of the submission."""
+    check_pruning: bool = False
+    """Whether pruned trials are trained to their ends as well."""
     devices: int | None = None
     """Devices that each run takes; None: what the study declares."""
     strategy: Strategy | None = None

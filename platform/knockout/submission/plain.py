@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from knockout.submission.bind import BoundRun
 from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
 from knockout.submission.waiting import raise_faults, wait_awake
@@ -24,14 +26,15 @@ def submit(road: Road) -> Concluding:
             return road.conclude()
         for searched in searches:
             searched.result()
-        _train_all(road, pool)
+        _train_all(road, pool, road.bind())
         while road.look_again():
-            _train_all(road, pool)
+            _train_all(road, pool, road.bind())
+        _train_all(road, pool, road.pruned())
     return road.conclude()
 
 
-def _train_all(road: Road, pool: ThreadPoolExecutor) -> None:
-    trained = _all(road, [pool.submit(road.train, run) for run in road.bind()])
+def _train_all(road: Road, pool: ThreadPoolExecutor, runs: Sequence[BoundRun]) -> None:
+    trained = _all(road, [pool.submit(road.train, run) for run in runs])
     raise_faults(future.exception() for future in trained)
     road.raise_if_stopped()
 

@@ -263,6 +263,18 @@ class Road:
         self.listener.planned(self.plan, self.runs, done, num_slots)
         return [run for run in self.runs if different.get(run.identity) is run and run.identity not in ended]
 
+    def pruned(self) -> list[BoundRun]:
+        """The runs of pruned trials that have no result, where they are to be trained to their ends all the same."""
+        if not self.options.check_pruning or self.limits.stop.is_set():
+            return []
+        points = [point for _, tuned in self.tuned.values() for point in tuned.points if point.trial.state == PRUNED]
+        runs = [run for point in points for run in point.runs]
+        write_meanings(runs, workspace=self.workspace)
+        self.ledger.ask(self.submission, runs=[run.ask() for run in runs])
+        open_ = [run for run in runs if not self._has_result(run)]
+        self.listener.note(f"{len(points)} pruned trials: {len(runs) - len(open_)} runs reused, {len(open_)} to train on")
+        return open_
+
     def look_again(self) -> bool:
         """Whether a claim is open that a further look may settle; if so, its seeds have joined the plan."""
         looks, look = self.plan.study.looks, self.plan.look + 1

@@ -11,6 +11,7 @@ from typing import Any
 
 from knockout.report.searches import saved_share, sentence
 from knockout.search.trial import Trial
+from knockout.submission.bind import BoundRun
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class TriedPoint:
 
     trial: Trial
     cost: Cost
-    identities: tuple[str, ...]
-    """Of its runs, one for each tuning seed; the later ones of a pruned trial were never run."""
+    runs: tuple[BoundRun, ...]
+    """One for each tuning seed; the later ones of a pruned trial were never run for the search."""
     reused: bool
     """Whether its runs were there before this submission."""
 
@@ -38,7 +39,8 @@ class TriedPoint:
         trial = asdict(self.trial)
         curve = trial.pop("curve")
         last = curve[-1] if curve else None
-        return {**trial, "last": last, **asdict(self.cost), "identities": self.identities, "reused": self.reused}
+        identities = [run.identity for run in self.runs]
+        return {**trial, "last": last, **asdict(self.cost), "identities": identities, "reused": self.reused}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Tuned:
     """Chosen settings at an end of what was searched, with which end."""
     log: dict[str, bool]
     """Settings whose logarithm was searched."""
+    metric: str
+    """What the trials went by."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -84,6 +88,7 @@ class Tuned:
             "chosen": self.chosen,
             "edges": self.edges,
             "log": self.log,
+            "metric": self.metric,
             "cost": asdict(self.cost),
             "saved_share": saved_share([self._searched]),
             "sentence": self.sentence,

@@ -80,6 +80,7 @@ def tune_cell(
         _as_run(cell, chosen.values),
         on_edge(chosen.values, ranges=reached(tune, trials=trials), as_run=partial(_as_run, cell)),
         {path: range_.log for path, range_ in tune.ranges.items()},
+        _metric(cell),
     )
     return tuned_cell, tuned
 
@@ -125,7 +126,7 @@ class _Trying:
         )
         as_run = replace(trial, values=_as_run(self.cell, trial.values))
         reused = not any(run.identity in self.trained for run in runs)
-        return TriedPoint(as_run, cost, identities=tuple(run.identity for run in runs), reused=reused)
+        return TriedPoint(as_run, cost, runs=tuple(runs), reused=reused)
 
     def _runs(self, trial: Trial) -> list[BoundRun]:
         tried = with_values(self.cell, values=trial.values)
