@@ -11,24 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from commands import ENDLESS
+from telling import RECONCILE
 
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import open_workspace
 from knockout.services import borrowed
 
-RECONCILE = """if True:
-    import sys
-    from pathlib import Path
-    from knockout.cli.flows import load_flow
-    from knockout.ledger.store import Ledger
-    from knockout.ledger.workspace import Workspace
-    from knockout.services import apply_quiet_environment
-    place = Workspace(Path(sys.argv[1]))
-    apply_quiet_environment(place.folder)
-    room = load_flow("reconciling", server=sys.argv[2])
-    room.SETTLE_SECONDS = 0.0
-    print(*sorted(room.reconcile(Ledger(place))))"""
 LEFT_OPEN = """if True:
     import json, os, sys
     os.environ["PREFECT_API_URL"] = sys.argv[1] + "/api"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from agreeing import query
+from telling import RECONCILE
 
 from knockout.errors import ServiceError
 from knockout.ledger.flow_runs import owed_flow_runs
@@ -22,18 +23,6 @@ from knockout.services import borrowed
 from knockout.services.catalog import settle_prefect
 from knockout.upkeep.doctor import diagnose, repair
 
-RECONCILE = """if True:
-    import sys
-    from pathlib import Path
-    from knockout.cli.flows import load_flow
-    from knockout.ledger.store import Ledger
-    from knockout.ledger.workspace import Workspace
-    from knockout.services import apply_quiet_environment
-    place = Workspace(Path(sys.argv[1]))
-    apply_quiet_environment(place.folder)
-    room = load_flow("reconciling", server=sys.argv[2])
-    room.SETTLE_SECONDS = 0.0
-    print(*sorted(room.reconcile(Ledger(place))))"""
 FLOW_RUNS = """SELECT flow_run.name, flow_run.state_name, flow_run_state.message, flow_run.parameters,
     flow_run.expected_start_time FROM flow_run
     JOIN flow_run_state ON flow_run.state_id = flow_run_state.id ORDER BY flow_run.name"""

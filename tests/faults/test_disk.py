@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from agreeing import invariants, query
-from commands import ENDLESS, Home, until
+from commands import ALONE, ENDLESS, Home, until
 
-from knockout.ledger.reserve import RESERVE
+from knockout.ledger.reserve import NUM_BYTES, RESERVE
 
 LIMITED = """if True:
     import resource
@@ -112,7 +114,7 @@ def test_a_disk_without_a_byte_left_still_takes_why_a_submission_ended(home: Hom
     process = home.begin("resumed", *ENDLESS)
     until(lambda: home.steps() or process.poll() is not None)
     reserve, filler = home.folder / RESERVE, disk / "filler"
-    assert reserve.exists()
+    assert reserve.stat().st_size == NUM_BYTES
     fill(filler)
     code, said = home.finish(process)
     honest(home, code=code, said=said)
@@ -124,8 +126,28 @@ def test_a_disk_without_a_byte_left_still_takes_why_a_submission_ended(home: Hom
     assert ended
     for state, reason in ended:
         assert (state, "cannot be written" in reason) == ("failed", True), reason
-    assert not reserve.exists()
+    assert reserve.stat().st_size < NUM_BYTES
     filler.unlink()
     code, said = home.knockout("status")
     assert code == 0, said
-    assert reserve.exists()
+    assert reserve.stat().st_size == NUM_BYTES
+
+
+def test_on_a_full_disk_one_can_look_and_make_room(home: Home, disk: Path):
+    """A study that is done, and then not a byte left: what there is can be seen, and weights that nobody cites can go."""
+    home.folder = disk / "home"
+    for study in ("resumed", "sibling"):
+        code, said = home.run(study, "--set", "tokens=3200")
+        assert code == 0, said
+    with closing(sqlite3.connect(home.folder / "ledger.db")) as ledger, ledger:
+        ledger.execute("UPDATE submissions SET facts = NULL WHERE study = 'sibling'")
+    fill(disk / "filler")
+    assert home.knockout("run", "resumed", *ALONE)[0] == 2
+    code, said = home.knockout("status")
+    assert (code, "done" in said) == (0, True), said
+    code, said = home.knockout("report", "resumed", "--json", "--set", "tokens=3200")
+    assert code == 0, said
+    code, said = home.knockout("doctor")
+    assert (code, "reports/sibling" in said) == (1, True), said
+    code, said = home.knockout("gc", "--yes")
+    assert (code, "deleted" in said) == (0, True), said

@@ -40,7 +40,7 @@ def test_a_whole_curve_keeps_its_first_and_last_point(steps: list[int]) -> None:
 
 
 def test_a_million_steps_become_at_most_a_thousand_points_and_the_last() -> None:
-    chosen = select(rows(list(range(0, 1_000_000, 10))), marks={}, planned_steps=None)
+    chosen = select(rows(list(range(1, 1_000_001, 10))), marks={}, planned_steps=None)
     assert 900 <= len(chosen.send) <= 1_001
 
 

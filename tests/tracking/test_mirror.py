@@ -226,8 +226,8 @@ def test_points_carry_the_time_of_the_run_and_not_of_the_writing(mirror: Mirror,
 
 def test_a_long_curve_is_thinned_but_keeps_its_last_point_and_every_evaluation(mirror: Mirror, client: MlflowClient) -> None:
     run_id = start(mirror, parent=submit(mirror))
-    for first in range(0, 5_000, 700):
-        steps = range(first, min(first + 700, 5_000))
+    for first in range(1, 5_001, 700):
+        steps = range(first, min(first + 700, 5_001))
         rows = [("train_loss", step, 1.0, float(step)) for step in steps]
         rows += [("val_loss", step, 1.0, float(step)) for step in steps if step % 3 == 0]
         mirror.metrics(run_id, rows, planned_steps=5_000)
@@ -235,9 +235,24 @@ def test_a_long_curve_is_thinned_but_keeps_its_last_point_and_every_evaluation(m
 
     train = [step for step, _ in history(client, run_id, "train_loss")]
     assert len(train) <= 1_001
-    assert train[:3] == [0, 5, 10]
-    assert train[-1] == 4_999
-    assert [step for step, _ in history(client, run_id, "val_loss")] == list(range(0, 5_000, 3))
+    assert train[:3] == [1, 6, 11]
+    assert train[-1] == 5_000
+    assert [step for step, _ in history(client, run_id, "val_loss")] == list(range(3, 5_001, 3))
+
+
+def test_a_run_that_was_stopped_and_went_on_is_shown_as_one_that_was_not(mirror: Mirror, client: MlflowClient) -> None:
+    """The last step before a stop is shown while nobody goes on; in the end the steps are the same, whatever the cuts."""
+    series = [("train_loss", step, 5.0 / step, float(step)) for step in range(1, 3_001)]
+    whole = start(mirror, parent=submit(mirror), identity="1" * 20)
+    mirror.close_run(whole, state="done", reason="", final={}, artifacts={}, series=series, planned_steps=3_000)
+    cut = start(mirror, parent=submit(mirror), identity="2" * 20)
+    for end in (501, 1_000, 1_703):
+        mirror.metrics(cut, series[:end], planned_steps=3_000)
+        mirror.close_run(cut, state="cancelled", reason="", final={}, artifacts={})
+        assert history(client, cut, "train_loss")[-1][0] == end
+        assert start(mirror, parent=submit(mirror), identity="2" * 20) == cut
+    mirror.close_run(cut, state="done", reason="", final={}, artifacts={}, series=series, planned_steps=3_000)
+    assert history(client, cut, "train_loss") == history(client, whole, "train_loss")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

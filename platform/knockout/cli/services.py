@@ -92,7 +92,7 @@ def status(
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
 
-    place = open_workspace(workspace)
+    place = open_workspace(workspace, to_look=True)
     ledger = Ledger(place)
     set_right(ledger)
     set_right_in_prefect(ledger)
@@ -111,5 +111,5 @@ def down(workspace: Home = None) -> None:
     from knockout import services
     from knockout.ledger.workspace import open_workspace
 
-    stopped = services.down(open_workspace(workspace).folder, say=_say)
+    stopped = services.down(open_workspace(workspace, to_look=True).folder, say=_say)
     print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")

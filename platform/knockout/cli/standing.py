@@ -49,7 +49,8 @@ def overview(ledger: Ledger) -> Shown:
     servers = services.status(ledger.workspace.folder)
     server = next((one.url for one in servers if one.name == "prefect" and one.healthy), None)
     begun = submissions(ledger, limit=NEWEST, lost=_lost(ledger, server=server))
-    newest = [*_waiting(ledger), *sorted([*begun, *_called_off(ledger)], key=_time, reverse=True)[:NEWEST]]
+    waiting, called_off = _unbegun(ledger)
+    newest = [*waiting, *sorted([*begun, *called_off], key=_time, reverse=True)[:NEWEST]]
     queues = _queues(server)
     tables = [service_table(servers), *([queue_table(queues)] if queues else [])]
     data = {
@@ -69,7 +70,8 @@ def standing(ledger: Ledger, *, name: str) -> Shown:
         InputError: there is no such study or submission, or nothing of it was ever begun.
     """
     wanted, server = study_name(name), answering_prefect(ledger.workspace)
-    unbegun = [item for item in (*_waiting(ledger), *_called_off(ledger)) if wanted in (item.study, item.submission)]
+    waiting, called_off = _unbegun(ledger)
+    unbegun = [item for item in (*waiting, *called_off) if wanted in (item.study, item.submission)]
     of = [*unbegun, *submissions(ledger, of=wanted, lost=_lost(ledger, server=server))]
     if not of:
         check_known(wanted, submissions=ledger.submissions())
@@ -112,24 +114,18 @@ def _queues(server: str | None) -> list[Any]:
     return load_flow("pools.overview", server=server, retries=PATIENT).queues(now=datetime.now(UTC))
 
 
-def _waiting(ledger: Ledger) -> list[SubmissionState]:
-    """What was handed to a pool, and no worker has begun."""
-    return [
+def _unbegun(ledger: Ledger) -> tuple[list[SubmissionState], list[SubmissionState]]:
+    """What was handed to a pool, and no worker has begun: what waits, newest first, and what `stop` took back."""
+    known = frozenset(item.submission for item in ledger.submissions())
+    waiting = [
         SubmissionState(one.submission, one.study_name, WAITS, f"on pool {one.pool}", one.handed, 0, 0)
-        for one in reversed(waiting_requests(ledger, known=_begun(ledger)))
+        for one in reversed(waiting_requests(ledger, known=known))
     ]
-
-
-def _called_off(ledger: Ledger) -> list[SubmissionState]:
-    """The same, and `stop` took it back."""
-    return [
+    called_off = [
         SubmissionState(one.submission, one.study_name, BY_COMMAND.state, BY_COMMAND.reason, one.handed, 0, 0)
-        for one in withdrawn_requests(ledger, known=_begun(ledger))
+        for one in withdrawn_requests(ledger, known=known)
     ]
-
-
-def _begun(ledger: Ledger) -> frozenset[str]:
-    return frozenset(item.submission for item in ledger.submissions())
+    return waiting, called_off
 
 
 def _time(item: SubmissionState) -> tuple[float, str]:

@@ -45,7 +45,7 @@ def stop(
     from knockout.ledger.ticks import request_end
     from knockout.ledger.workspace import open_workspace
 
-    ledger = Ledger(open_workspace(workspace))
+    ledger = Ledger(open_workspace(workspace, to_look=True))
     set_right(ledger)
     wanted = study_name(name)
     swept = request_end(ledger, schedule=wanted)

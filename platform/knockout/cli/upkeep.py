@@ -41,7 +41,7 @@ def doctor(
     from knockout.ledger.workspace import open_workspace
     from knockout.upkeep import doctor as room
 
-    place = open_workspace(workspace)
+    place = open_workspace(workspace, to_look=True)
     diagnosis = room.diagnose(place)
     settled = [*diagnosis.settled, *_in_prefect(diagnosis, workspace=place)]
     repaired = list(room.repair(diagnosis, workspace=place)) if repair else []
@@ -112,7 +112,7 @@ def gc(
         states=tuple(state.split(",")) if state is not None else None,
         weights_only=weights,
     )
-    ledger = Ledger(open_workspace(workspace))
+    ledger = Ledger(open_workspace(workspace, to_look=True))
     reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)

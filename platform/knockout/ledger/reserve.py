@@ -1,35 +1,47 @@
-"""A little room on the disk that is kept for one purpose: to record how a run or a submission ended when the disk is full.
+"""A little room on the disk that is kept to record how runs and submissions ended when the disk is full.
 
-The invariant: nothing but an ending gives the room up, and the next command that finds the disk with room keeps it again.
+The invariant: it is given up piece by piece, for an ending, or for a command that looks or frees room; the next command that
+finds the disk with room keeps all of it again.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-
-from knockout.ledger.workspace import Workspace
+from pathlib import Path
 
 RESERVE = "ledger.reserve"
-NUM_BYTES = 1 << 18
-"""Many times what SQLite writes for an ending: a few pages of its log."""
+NUM_BYTES = 1 << 20
+PIECE = 1 << 16
+"""More than SQLite takes for an ending, and little enough that nothing else of a run has room in it."""
 
 
-def keep(workspace: Workspace) -> None:
-    """Keep the room, where that was not done yet and leaves most of what is free."""
-    path = workspace.folder / RESERVE
-    if path.exists() or shutil.disk_usage(workspace.folder).free < 4 * NUM_BYTES:
+def keep(folder: Path) -> None:
+    """Keep the room in a workspace's folder, where it is not kept whole and takes no more than a quarter of what is free."""
+    path = folder / RESERVE
+    if _size(path) == NUM_BYTES or shutil.disk_usage(folder).free < 4 * NUM_BYTES:
         return
     try:
+        path.unlink(missing_ok=True)
         path.write_bytes(os.urandom(NUM_BYTES))  # a file system may make nothing of zeros
     except OSError:
-        give_up(workspace)
+        path.unlink(missing_ok=True)
 
 
-def give_up(workspace: Workspace) -> bool:
-    """Give the room back to the disk; whether there was any."""
+def give_up(folder: Path) -> bool:
+    """Give a piece of the room back to the disk; whether there was one."""
+    path = folder / RESERVE
+    if not (left := _size(path)):
+        return False
     try:
-        (workspace.folder / RESERVE).unlink()
+        os.truncate(path, max(0, left - PIECE))
     except OSError:
         return False
     return True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -12,12 +12,12 @@ import fcntl
 import json
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sql
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from knockout.errors import InputError, WorkspaceError, quoted
@@ -47,6 +47,7 @@ from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
 from knockout.services.sqlite import may_be_full
 
+T = TypeVar("T")
 State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
 PRUNED = "pruned"
 """An end for the search that asked for the run; whoever else asks for it goes on with it."""
@@ -70,7 +71,7 @@ class Ledger:
         self.moved_from: str | None = None
         """The folder that the workspace was copied or moved from since it was last opened, or None."""
         try:
-            self._open()
+            self._spending(self._open, allowed=workspace.is_only_looked_at)
         except BaseException:
             self.engine.dispose()
             raise
@@ -189,7 +190,7 @@ class Ledger:
             heartbeat=None,
             **NOBODY,
         )
-        return self._ended(change)
+        return self._spending(lambda: self._changed(change))
 
     @reconnecting
     def reopen(self, identity: str, *, reason: str) -> None:
@@ -244,7 +245,7 @@ class Ledger:
         values = {"state": state, "reason": reason, "finished": time.time(), "heartbeat": None}
         change = _submissions.update().where(_submissions.c.submission == submission)
         if facts is None:
-            self._ended(change.values(**values))
+            self._spending(lambda: self._changed(change.values(**values)))
         else:
             self._changed(change.values(facts=json.dumps(facts), **values))
 
@@ -316,12 +317,16 @@ class Ledger:
         dead = [(row, why) for row in held if (why := death_of_holder(row)) is not None]
         lost = [(row, why) for row in open_ if (why := death_of_executor(row)) is not None]
         if dead or lost:
-            with self._write() as connection:
-                stopped = asked_to_stop(connection, of=lost)
-                if dead:
-                    end_leases(connection, of=dead, stopped=stopped)
-                end_executions(connection, of=lost, stopped=stopped)
+            self._spending(lambda: self._end_all(dead, lost=lost))
         return [*(row.identity for row, _ in dead), *(row.submission for row, _ in lost)]
+
+    def _end_all(self, dead: Sequence[tuple[Row[Any], str]], *, lost: Sequence[tuple[Row[Any], str]]) -> None:
+        """End the runs and the submissions of dead owners, each with the reason."""
+        with self._write() as connection:
+            stopped = asked_to_stop(connection, of=lost)
+            if dead:
+                end_leases(connection, of=dead, stopped=stopped)
+            end_executions(connection, of=lost, stopped=stopped)
 
     def _open(self) -> None:
         with self._telling("opened"), _making(self.workspace):
@@ -329,20 +334,20 @@ class Ledger:
             with self.engine.begin() as connection:
                 self.moved_from = settle(connection, workspace=self.workspace)
         if self.engine.dialect.name == "sqlite":
-            keep(self.workspace)
+            keep(self.workspace.folder)
 
     def _changed(self, change: sql.Update) -> bool:
         with self._write() as connection:
             return connection.execute(change).rowcount > 0
 
-    def _ended(self, change: sql.Update) -> bool:
-        """Record how something ended, also on a disk that is full by now."""
-        try:
-            return self._changed(change)
-        except NoRoom:
-            if not give_up(self.workspace):
-                raise
-            return self._changed(change)
+    def _spending(self, work: Callable[[], T], *, allowed: bool = True) -> T:
+        """Do what must be done on a full disk too, with the room that is kept for that."""
+        while True:
+            try:
+                return work()
+            except NoRoom:
+                if not (allowed and give_up(self.workspace.folder)):
+                    raise
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:

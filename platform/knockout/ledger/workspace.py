@@ -5,6 +5,7 @@ The invariant: everything in it is found by a path relative to it, so a workspac
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from knockout.errors import WorkspaceError
+from knockout.ledger.reserve import give_up
 
 VARIABLE = "KNOCKOUT_HOME"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a system says of a disk, or a share of it, without room."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Workspace:
     """Where each thing lies."""
 
     folder: Path
+    is_only_looked_at: bool = False
+    """Whether a command opened it that looks or frees room: it may take of what is kept for a full disk."""
 
     @property
     def ledger(self) -> Path:
@@ -52,8 +58,8 @@ def find_workspace(folder: Path | None = None) -> Workspace:
     return Workspace((folder or Path(os.environ.get(VARIABLE) or ".knockout")).absolute())
 
 
-def open_workspace(folder: Path | None = None) -> Workspace:
-    """The same workspace, to work in it; made when it is not there.
+def open_workspace(folder: Path | None = None, *, to_look: bool = False) -> Workspace:
+    """The same workspace, to work in it; made when it is not there. `to_look` opens it also where its disk is full.
 
     Raises:
         WorkspaceError: it cannot be made or written.
@@ -71,10 +77,12 @@ def open_workspace(folder: Path | None = None) -> Workspace:
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"writable?")
     except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {path} cannot be written: {error.strerror}; set {VARIABLE} to a folder of yours with free space"
-        ) from None
-    return Workspace(path)
+        if not (to_look and error.errno in FULL and give_up(path)):
+            helps = f"free some, as with `knockout gc`, or set {VARIABLE}" if error.errno in FULL else f"set {VARIABLE}"
+            raise WorkspaceError(
+                f"the workspace {path} cannot be written: {error.strerror}; {helps} to a folder of yours with free space"
+            ) from None
+    return Workspace(path, is_only_looked_at=to_look)
 
 
 def write_atomically(path: Path, *, text: str | None = None, data: bytes | None = None) -> None:

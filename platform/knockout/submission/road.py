@@ -175,10 +175,18 @@ class Road:
         self.prepared = self.preparing.result()
 
     def raise_if_stopped(self) -> None:
-        """Raise Stopped where the submission was asked to stop, or is left to another process: it comes to no verdicts."""
+        """Raise where the submission comes to no verdicts.
+
+        Raises:
+            Stopped: it was asked to stop, or is left to another process.
+            RunError: it cannot go on, since the disk is full.
+        """
         stop = self.limits.stop
-        if stop.is_set() and stop.ending.state != "timed-out":
-            raise Stopped(stop.ending.reason)
+        if not stop.is_set() or stop.ending.state == "timed-out":
+            return
+        if stop.ending.state == "failed" and not self.is_left:
+            raise RunError(stop.ending.reason)
+        raise Stopped(stop.ending.reason)
 
     def raise_if_ended(self) -> None:
         """Raise where the submission can go no further: Stopped when it was asked to, RunError at its limit."""
@@ -299,6 +307,8 @@ class Road:
         finally:
             self.active.pop(run.identity, None)
         stop = self.limits.stop
+        if execution.disk_full:
+            stop.end(Ending("failed", f"{self.workspace.folder} cannot be written: the disk is full"))
         if execution.run.state in HELD:  # another submission goes on with it
             raise RunEnded(run.name, state=stop.ending.state, reason=stop.ending.reason)
         if execution.run.state == "planned":

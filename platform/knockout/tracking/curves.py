@@ -45,19 +45,23 @@ def is_evaluation(metric: str) -> bool:
 def select(rows: Iterable[Row], *, marks: Mapping[str, int], planned_steps: int | None) -> Selection:
     """Choose the rows to send.
 
-    A training curve is thinned so that its points lie at least `planned_steps / 1000` steps apart; the last
-    is held until the run ends. Without `planned_steps` the rows are taken as all that there is, and the last
-    is sent as well.
+    Of a training curve the first row of each thousandth of `planned_steps` is sent, so that which steps are shown does not
+    depend on where a run was cut off; the last is held until the run ends. Without `planned_steps` the rows are taken as
+    all that there is, and the last is sent as well.
     """
     ordered = sorted(rows, key=lambda row: (row.step, row.metric))
     last_step = max((row.step for row in ordered), default=0)
     stride = math.ceil(max(planned_steps or last_step, 1) / MAX_POINTS)
     seen, sent, held = dict(marks), list[Row](), dict[str, Row]()
+
+    def part(step: int) -> int:
+        return (step - 1) // stride
+
     for row in ordered:
         mark = seen.get(row.metric)
         if not math.isfinite(row.value) or (mark is not None and row.step <= mark):
             continue
-        if mark is None or is_evaluation(row.metric) or row.step - mark >= stride:
+        if mark is None or is_evaluation(row.metric) or part(row.step) > part(mark):
             sent.append(row)
             seen[row.metric] = row.step
             held.pop(row.metric, None)

@@ -134,7 +134,8 @@ class Mirror:
         """
         rows = _named(series)
         finals = _named((f"{FINAL}{name}", 0, value, 0.0) for name, value in final.items())
-        known = self._only_this_attempt(run_id, series=rows, finals=finals)
+        whole = select(rows, marks={}, planned_steps=planned_steps)
+        known = self._only_this_attempt(run_id, series=[*whole.send, *whole.held.values()], finals=finals)
         self._send(run_id, select(rows, marks=known.marks, planned_steps=planned_steps), state=known)
         self._send(run_id, Selection(tuple(known.held.values()), {}, None), state=known)
         self._send(run_id, select(finals, marks=known.marks, planned_steps=None), state=known)
@@ -194,7 +195,7 @@ class Mirror:
         return self._states[run_id]
 
     def _only_this_attempt(self, run_id: str, *, series: Sequence[Row], finals: Sequence[Row]) -> RunState:
-        """What is known of a run once no point is left that it has from another attempt."""
+        """What is known of a run once no point is left that it has from another attempt, or from where one was cut off."""
         known = self._state(run_id)
         start = known.start_milliseconds
         wrong = of_another_attempt(

@@ -50,9 +50,10 @@ def read_points(client: MlflowClient, *, run_id: str) -> list[Point]:
 def of_another_attempt(shown: Iterable[Point], *, series: Collection[Point], finals: Collection[Point]) -> set[str]:
     """The metrics of a run that do not belong to what it came to.
 
-    `shown` is what the store has, `series` the whole of the run's curves and `finals` its final values. A store that has
-    only some of these is behind, and no more. One that has a point which is not among them has another attempt's, of which
-    every curve and final value goes. Of a run without a series only final values are known to be right or wrong.
+    `shown` is what the store has, `series` all that is to be shown of the run's curves and `finals` its final values. A
+    store that has only some of these is behind, and no more. One that has a point which is not among them has another
+    attempt's, of which every curve and final value goes. Of a run without a series only final values are known to be right
+    or wrong.
     """
     right, names = {*series, *finals}, {point.metric for point in series}
     there = list(shown)

@@ -6,6 +6,7 @@ every other ending has its own state and reason. Who loses the lease of a run ha
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from knockout.services.processes import signal_in_words
 from knockout.services.waiting import Say
 from knockout.training.folder import make_ready
 from knockout.training.launcher import Child, Nursery
+from knockout.training.processes import is_full
 from knockout.training.progress import PROGRESS, read_progress
 from knockout.training.result import checkpoint_files, read_result, remove_checkpoints
 from knockout.training.sharing import SharedCheckpoints, fetch_checkpoint, fetch_result, share_result
@@ -65,6 +67,8 @@ class Execution:
 
     run: LedgerRun
     reused: bool
+    disk_full: bool = False
+    """Whether it failed for want of room on the disk: other runs there will as well."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ class _End:
     result: dict[str, Any] | None = None
     found: bool = False
     """Whether the result was there already."""
+    disk_full: bool = False
+    """See Execution."""
 
 
 def _known(identity: str, *, ledger: Ledger) -> LedgerRun:
@@ -139,7 +145,7 @@ def execute(
             return found
         began()
         if (end := _bring(work)) is not None:
-            return Execution(work.known, reused=end.found)
+            return Execution(work.known, reused=end.found, disk_full=end.disk_full)
 
 
 def reuse(identity: str, *, ledger: Ledger, early: Early = never) -> Execution | None:
@@ -230,9 +236,10 @@ def _ended(work: _Work, *, lease: Lease) -> _End:
             return replace(_end_of(ready.result, folder=work.folder), found=True)
         return _train(work, lease=lease)
     except WorkspaceError as error:
-        return _End("failed", str(error))
+        return _End("failed", str(error), disk_full=is_full(error))
     except OSError as error:
-        return _End("failed", f"{error.filename or work.folder}: {error.strerror or error}")
+        said = f"{error.filename or work.folder}: {error.strerror or error}"
+        return _End("failed", said, disk_full=is_full(error))
 
 
 def _train(work: _Work, *, lease: Lease) -> _End:
@@ -258,7 +265,7 @@ def _train(work: _Work, *, lease: Lease) -> _End:
         if ended_by is not None:
             return ended_by
         if child.code is not None:
-            return _End("failed", _reason(child, folder=work.folder))
+            return _End("failed", _reason(child, folder=work.folder), disk_full=_found_no_room(child, folder=work.folder))
     return _End("failed", f"the parent of the training processes died {NURSERIES} times while it trained")
 
 
@@ -312,6 +319,11 @@ def _end(child: Child, *, nursery: Nursery) -> None:
     if not child.ended.wait(STOP_GRACE_SECONDS):
         nursery.signal(child, signal.SIGKILL)
         child.ended.wait(STOP_GRACE_SECONDS)
+
+
+def _found_no_room(child: Child, *, folder: Path) -> bool:
+    """Whether a process could not write though it was allowed to."""
+    return child.code == EXIT_UNWRITABLE and os.access(folder, os.W_OK)
 
 
 def _reason(child: Child, *, folder: Path) -> str:

@@ -9,9 +9,10 @@ import traceback
 from collections.abc import Callable
 
 from knockout.errors import KnockoutError, WorkspaceError
+from knockout.ledger.workspace import FULL
 from knockout.training.spec import EXIT_NO_MEMORY, EXIT_UNWRITABLE
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+UNWRITABLE = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM)
 """What a system says of a disk that is full, and of a file that may not be written to."""
 
 ALLOCATOR = "DefaultCPUAllocator: "
@@ -43,6 +44,16 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def _unwritable(error: BaseException) -> bool:
-    """Whether the system refused to write, itself or as what a workspace's error comes from."""
+    """Whether the system refused to write."""
+    return _refused(error) in UNWRITABLE
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the system had no room to write."""
+    return _refused(error) in FULL
+
+
+def _refused(error: BaseException) -> int | None:
+    """What the system said, itself or as what a workspace's error comes from."""
     cause = error.__cause__ if isinstance(error, WorkspaceError) else error
-    return isinstance(cause, OSError) and cause.errno in UNWRITABLE
+    return cause.errno if isinstance(cause, OSError) else None
