@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from commands import ALONE
 
 from knockout.errors import InputError, RunError, WorkspaceError
 from knockout.ledger.process import Owner, this_process
@@ -20,7 +21,7 @@ from knockout.training.result import read_result
 from knockout.training.trained import load_network
 from knockout.upkeep.doctor import Diagnosis, diagnose, repair
 from knockout.upkeep.measures import num_bytes, seconds, shown_age, shown_bytes
-from knockout.upkeep.sweeping import Candidate, Wanted, candidates, spared, sweep
+from knockout.upkeep.sweeping import Candidate, Wanted, candidates, staying, sweep
 
 DAY = 86_400.0
 
@@ -148,12 +149,14 @@ def test_a_run_that_was_just_stopped_stays_unless_its_state_or_an_age_is_named(
 ):
     checkpoint, home = stopped(place, uncited, seconds_ago=10.0), [*weights, "--workspace", str(place.folder)]
     code, said = finished.here("gc", "--yes", *home)
-    assert (code, uncited in said, "1 unfinished run younger than a day stays" in said) == (0, False, True), said
+    assert (code, uncited in said, "1 unfinished run stays, younger than a day" in said) == (0, False, True), said
     assert checkpoint.exists()
     for named in (("--state", "cancelled"), ("--older-than", "5s")):
         code, said = finished.here("gc", *named, *home)
         (line,) = (line for line in said.splitlines() if uncited in line)
-        assert (code, line.endswith("unfinished: its checkpoints go"), "stays" in said) == (0, True, False), said
+        assert (code, line.endswith("unfinished: its checkpoints go"), "unfinished run stays" in said) == (0, True, False), (
+            said
+        )
     code, said = finished.here("gc", "--state", "cancelled", "--yes", *home)
     assert (code, "deleted 1" in said, checkpoint.exists()) == (0, True, False), said
 
@@ -174,7 +177,7 @@ def test_what_nobody_goes_on_with_is_not_spared(place: Workspace, uncited: str, 
     stopped(place, uncited, seconds_ago=seconds_ago, state=state)
     assert [one.name for one in choose(place)] == ([] if stays else [uncited])
     ledger = Ledger(place)
-    assert spared(ledger, wanted=Wanted()) == stays
+    assert staying(ledger, wanted=Wanted()).young == stays
     ledger.close()
 
 
@@ -224,6 +227,42 @@ def test_weights_alone_go_and_the_result_stays_sealed(place: Workspace, uncited:
     with pytest.raises(RunError, match="`knockout gc --weights` removed them"):
         load_network(folder)
     assert choose(place, Wanted(weights_only=True)) == []
+
+
+def test_results_that_an_earlier_ledger_knew_of_stay_until_a_study_has_asked_for_them(
+    place: Workspace, uncited: str, finished
+):
+    home, results = ["--workspace", str(place.folder)], {path.name for path in (place.folder / "runs").iterdir()}
+    for path in place.folder.glob("ledger.db*"):
+        path.unlink()
+    code, said = finished.here("doctor", "--repair", *home)
+    assert (code, "orphan report" in said) == (0, False), said
+    assert (place.folder / "reports" / "small" / "report.html").exists()
+    code, said = finished.here("gc", "--yes", *home)
+    assert (code, f"{len(results)} results stay, for no study of this ledger has asked for them yet" in said) == (0, True), (
+        said
+    )
+    assert "nothing may go" in said
+    code, said = finished.knockout("run", "small", *ALONE, *home)
+    assert (code, "nothing to train" in said) == (0, True), said
+    code, said = finished.here("gc", *home)
+    assert (code, f"{len(results) - 1} runs stay, cited by the newest reports of small" in said) == (0, True), said
+    code, said = finished.here("gc", "--state", "done", "--yes", *home)
+    assert (code, "deleted 1" in said) == (0, True), said
+    assert {path.name for path in (place.folder / "runs").iterdir()} == results - {uncited}
+
+
+def test_weights_of_cited_runs_go_on_request_and_what_they_measured_stays(place: Workspace, uncited: str, finished):
+    home = ["--workspace", str(place.folder)]
+    code, said = finished.here("gc", "--cited", *home)
+    assert (code, "give --weights with --cited" in said) == (2, True), said
+    before = {path.parent: read_result(path.parent)["metrics"] for path in place.folder.glob("runs/*/result.json")}
+    code, said = finished.here("gc", "--weights", "--cited", "--yes", *home)
+    assert (code, f"deleted {len(before)}" in said) == (0, True), said
+    assert list(place.folder.glob("runs/*/weights.pt")) == []
+    assert {path.parent: read_result(path.parent)["metrics"] for path in place.folder.glob("runs/*/result.json")} == before
+    code, said = finished.knockout("run", "small", *ALONE, *home)
+    assert (code, "nothing to train" in said) == (0, True), said
 
 
 def test_corpora_that_no_run_needs_and_temporary_files_go(place: Workspace, uncited: str):

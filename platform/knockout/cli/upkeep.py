@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from knockout.cli.options import AsJson, Home
 if TYPE_CHECKING:
     from knockout.ledger.workspace import Workspace
     from knockout.upkeep.doctor import Diagnosis, Repaired
-    from knockout.upkeep.sweeping import Candidate
+    from knockout.upkeep.sweeping import Candidate, Staying
 
 SHOWN = 100
 """Lines of a list; what is beyond is counted."""
@@ -89,6 +90,7 @@ def gc(
         str | None, typer.Option("--state", metavar="STATE,…", help="Only runs in these states: failed,cancelled,pruned.")
     ] = None,
     weights: Annotated[bool, typer.Option("--weights", help="Of runs only weights and checkpoints.")] = False,
+    cited: Annotated[bool, typer.Option("--cited", help="With --weights: also those of runs that reports cite.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete; without it nothing is.")] = False,
     workspace: Home = None,
     as_json: AsJson = False,
@@ -96,10 +98,12 @@ def gc(
     """Show what may go from the workspace, and what that frees: runs that no report cites, unused corpora, temporary files.
 
     Never goes what the newest report of a study cites, a run in work or that a running study asks for, or a corpus that a
-    kept run needs. An unfinished run (failed, cancelled, timed-out) keeps its checkpoints for a day, for the command that
-    goes on with it, unless --older-than or --state is given.
+    kept run needs. Unless --older-than or --state is given, an unfinished run (failed, cancelled, timed-out) keeps its
+    checkpoints for a day, for the command that goes on with it, and a result stays that no study has asked for since the
+    ledger that knew of it was lost.
     With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
     """
+    from knockout.ledger.kinds import found
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.tracking.removal import Remover
@@ -111,12 +115,13 @@ def gc(
         larger_than_bytes=measures.num_bytes(larger_than) if larger_than is not None else None,
         states=tuple(state.split(",")) if state is not None else None,
         weights_only=weights,
+        cited_too=cited,
     )
     ledger = Ledger(open_workspace(workspace, to_look=True))
     reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
-    left = _left(sweeping.spared(ledger, wanted=wanted))
+    left = "".join(f"{line}\n" for line in _left(sweeping.staying(ledger, wanted=wanted)))
     gone = list(sweeping.sweep(ledger, chosen=chosen, remover=remover)) if yes else []
     if as_json:
         rows = [{**asdict(one), "paths": list(map(str, one.paths)), "deleted": one in gone} for one in chosen]
@@ -125,22 +130,34 @@ def gc(
         return
     _print_candidates(chosen)
     freed = measures.shown_bytes(sum(one.num_bytes for one in (gone if yes else chosen)))
-    kept = f"; {len(chosen) - len(gone)} were asked for meanwhile and stay" if len(gone) < len(chosen) else ""
+    others = [one for one in chosen if one not in gone]
+    kept = [one for one in others if any(found(path) is not None for path in one.paths)]
+    told = [f"{len(kept)} in use by now, and kept"] if kept else []
+    told += [f"{len(others) - len(kept)} gone before"] if len(kept) < len(others) else []
     print(left, end="")
     if not chosen:
         print("nothing may go")
     else:
-        print(f"deleted {len(gone)}, {freed}{kept}" if yes else f"{len(chosen)} may go, {freed}; --yes deletes them")
+        print(
+            "; ".join([f"deleted {len(gone)}, {freed}", *told])
+            if yes
+            else f"{len(chosen)} may go, {freed}; --yes deletes them"
+        )
 
 
-def _left(spared: int) -> str:
-    """The line that says how many runs stay, and why."""
-    if not spared:
-        return ""
-    runs = (
-        "1 unfinished run younger than a day stays" if spared == 1 else f"{spared} unfinished runs younger than a day stay"
-    )
-    return f"{runs}, to be gone on with; --state or --older-than lets them go\n"
+def _left(staying: Staying) -> Iterator[str]:
+    """How many runs stay, and why, in lines."""
+    if staying.young:
+        yield f"{_stay(staying.young, 'unfinished run')}, younger than a day; --state or --older-than lets them go"
+    if staying.unasked:
+        why = "for no study of this ledger has asked for them yet, and their reports may have been lost with an earlier one"
+        yield f"{_stay(staying.unasked, 'result')}, {why}; --state or --older-than lets them go"
+    if staying.cited:
+        yield f"{_stay(staying.cited, 'run')}, cited by the newest reports of {', '.join(staying.studies)}"
+
+
+def _stay(number: int, what: str) -> str:
+    return f"1 {what} stays" if number == 1 else f"{number} {what}s stay"
 
 
 def _print_candidates(chosen: list[Candidate]) -> None:

@@ -143,13 +143,16 @@ def _submitted(ledger: Ledger, query: sql.Select[Any]) -> list[Submitted]:
         ]
 
 
-def cited(known: Iterable[Submitted]) -> frozenset[str]:
-    """The identities of the runs that the newest report of any study and arguments names, its trials included.
+def citations(known: Iterable[Submitted]) -> dict[str, frozenset[str]]:
+    """The identities of the runs that the newest reports of a study name, under any arguments and trials included; by study.
 
     `known` are submissions, oldest first.
     """
     newest = {(one.study, one.arguments): one.facts for one in known if one.facts is not None}
-    return frozenset(name for facts in newest.values() for name in _named(facts))
+    found: dict[str, frozenset[str]] = {}
+    for (study, _), facts in newest.items():
+        found[study] = found.get(study, frozenset()) | frozenset(_named(facts))
+    return found
 
 
 def adopt(ledger: Ledger, *, run: LedgerRun, flops: float) -> bool:

@@ -6,6 +6,7 @@ The invariant: what another process works on (a lock is held, a server runs) is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from knockout.errors import CorpusError, ServiceError, WorkspaceError
 from knockout.ledger.aside import FOLDER, note, set_aside
 from knockout.ledger.identity import flatten
 from knockout.ledger.inventory import Ask, Submitted, every_submission
+from knockout.ledger.kinds import is_file, is_folder
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, write_json
 from knockout.search.database_file import ANEW, NAME, damage, database
@@ -55,14 +57,20 @@ def corpora(workspace: Workspace) -> Iterator[Finding]:
 
 
 def reports(workspace: Workspace, *, known: list[Submitted]) -> Iterator[Finding]:
-    """Reports that no submission of the ledger has written."""
+    """Reports that no submission of the ledger has written, and that name no run of the workspace."""
     written = {workspace.report(one.study, arguments=one.arguments) for one in known if one.facts is not None}
     for page in sorted(workspace.folder.glob("reports/**/report.html")):
-        if page.parent not in written:
+        if page.parent not in written and not _names_a_run(page, workspace=workspace):
             why = "no submission of the ledger wrote it"
             move = partial(set_aside, page, workspace=workspace, why=why)
             where = str(page.relative_to(workspace.folder))
             yield Finding("orphan report", where, why, "moves it to lost+found/", move)
+
+
+def _names_a_run(page: Path, *, workspace: Workspace) -> bool:
+    """Whether a report is of runs that are here: the ledger that knew of it was lost."""
+    named = re.findall(r"<code>([0-9a-f]{20})</code>", page.read_text(errors="replace")) if is_file(page) else []
+    return any(is_folder(workspace.run(name)) for name in named)
 
 
 def servers(workspace: Workspace) -> Iterator[Finding]:

@@ -16,7 +16,17 @@ from knockout.corpus.building import abandoned
 from knockout.corpus.lookup import folders_by_digest
 from knockout.errors import InputError
 from knockout.ledger.aside import FOLDER, LOG
-from knockout.ledger.inventory import Entry, Submitted, cited, entries, every_ask, every_submission, forget, give_back, take
+from knockout.ledger.inventory import (
+    Entry,
+    Submitted,
+    citations,
+    entries,
+    every_ask,
+    every_submission,
+    forget,
+    give_back,
+    take,
+)
 from knockout.ledger.kinds import found, is_folder, remove
 from knockout.ledger.process import this_process
 from knockout.ledger.store import CLAIMABLE, FINISHED, PRUNED, Ledger
@@ -46,11 +56,20 @@ class Wanted:
     """Of runs; other things go only when no state is asked for."""
     weights_only: bool = False
     """Whether runs keep what they measured, and lose only checkpoints and weights."""
+    cited_too: bool = False
+    """Whether runs that reports cite lose their weights as well."""
 
     def __post_init__(self) -> None:
         unknown = [state for state in self.states or () if state not in STATES]
         if unknown:
             raise InputError(f"no run is ever '{unknown[0]}': give some of {', '.join(STATES)}")
+        if self.cited_too and not self.weights_only:
+            raise InputError("of a run that a report cites only the weights may go: give --weights with --cited")
+
+    @property
+    def names_runs(self) -> bool:
+        """Whether an age or states were given, and so no run is spared that someone may be about to ask for."""
+        return self.older_than_seconds is not None or self.states is not None
 
 
 @dataclass(frozen=True)
@@ -78,10 +97,8 @@ def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Cand
     refuse_links(ledger.workspace)
     known, submitted = entries(ledger), every_submission(ledger)
     busy = any(one.state == "running" for one in submitted)
-    loose = _loose(ledger, known=known, submitted=submitted)
-    runs = [
-        _run(entry, ledger=ledger, remover=remover, wanted=wanted) for entry in loose if not _spared(entry, wanted=wanted)
-    ]
+    loose = _loose(ledger, known=known, submitted=submitted, wanted=wanted)
+    runs = [_run(entry, ledger=ledger, remover=remover, wanted=wanted) for entry in loose.free]
     chosen = [one for one in runs if one.paths or not wanted.weights_only]
     chosen = [one for one in chosen if _fits(one, wanted=wanted)]
     if wanted.weights_only:
@@ -97,14 +114,32 @@ def candidates(ledger: Ledger, *, wanted: Wanted, remover: Remover) -> list[Cand
     return [*chosen, *(one for one in others if _fits(one, wanted=wanted))]
 
 
-def spared(ledger: Ledger, *, wanted: Wanted) -> int:
-    """How many runs stay only because they are unfinished and younger than a day."""
-    young = [
-        one
-        for one in _loose(ledger, known=entries(ledger), submitted=every_submission(ledger))
-        if _spared(one, wanted=wanted)
-    ]
-    return sum(not wanted.weights_only or bool(weight_files(ledger.workspace.run(one.identity))) for one in young)
+@dataclass(frozen=True)
+class Staying:
+    """How many runs stay that nobody works on or waits for, and why."""
+
+    young: int
+    """Unfinished ones, younger than a day."""
+    unasked: int
+    """Results that no study has asked for since they were entered: who cites them was lost with an earlier ledger."""
+    cited: int
+    """Those that reports cite."""
+    studies: tuple[str, ...]
+    """Whose reports these are."""
+
+
+def staying(ledger: Ledger, *, wanted: Wanted) -> Staying:
+    """What would go if it were not for what it is kept for."""
+    submitted = every_submission(ledger)
+    loose = _loose(ledger, known=entries(ledger), submitted=submitted, wanted=wanted)
+
+    def losing(of: Iterable[Entry]) -> list[str]:
+        found = [one.identity for one in of]
+        return [one for one in found if not wanted.weights_only or weight_files(ledger.workspace.run(one))]
+
+    by_study, cited = citations(submitted), losing(loose.cited)
+    studies = sorted(study for study, names in by_study.items() if not names.isdisjoint(cited))
+    return Staying(len(losing(loose.young)), len(losing(loose.unasked)), len(cited), tuple(studies))
 
 
 def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> Iterator[Candidate]:
@@ -123,18 +158,34 @@ def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> I
             yield one
 
 
-def _loose(ledger: Ledger, *, known: Mapping[str, Entry], submitted: list[Submitted]) -> list[Entry]:
-    """Runs that no report cites, that nobody holds, and that no running submission asks for."""
-    running = {one.submission for one in submitted if one.state == "running"}
-    asked = {ask.identity for ask in every_ask(ledger) if ask.submission in running}
-    kept = {*cited(submitted), *asked}
-    return [entry for entry in known.values() if not entry.held and entry.identity not in kept]
+@dataclass(frozen=True)
+class _Loose:
+    """Runs that nobody holds, and that no running submission asks for, by what keeps them."""
+
+    free: list[Entry]
+    young: list[Entry]
+    unasked: list[Entry]
+    cited: list[Entry]
 
 
-def _spared(entry: Entry, *, wanted: Wanted) -> bool:
-    """Whether a run stays because somebody may be about to go on with it."""
-    named = wanted.older_than_seconds is not None or wanted.states is not None
-    return not named and entry.state in UNFINISHED and time.time() - entry.since <= YOUNG_SECONDS
+def _loose(ledger: Ledger, *, known: Mapping[str, Entry], submitted: list[Submitted], wanted: Wanted) -> _Loose:
+    asks, running = every_ask(ledger), {one.submission for one in submitted if one.state == "running"}
+    in_use = {ask.identity for ask in asks if ask.submission in running}
+    asked = {ask.identity for ask in asks}
+    cited = frozenset[str]().union(*citations(submitted).values()) if not wanted.cited_too else frozenset[str]()
+    found = _Loose([], [], [], [])
+    for entry in known.values():
+        if entry.held or entry.identity in in_use:
+            continue
+        if entry.identity in cited:
+            found.cited.append(entry)
+        elif not wanted.names_runs and entry.state in UNFINISHED and time.time() - entry.since <= YOUNG_SECONDS:
+            found.young.append(entry)
+        elif not wanted.names_runs and entry.finished and entry.identity not in asked:
+            found.unasked.append(entry)
+        else:
+            found.free.append(entry)
+    return found
 
 
 def _fits(one: Candidate, *, wanted: Wanted) -> bool:
