@@ -110,6 +110,15 @@ def cut_off(place: Workspace) -> Path:
     return folder
 
 
+def unknown_and_running(place: Workspace) -> None:
+    """As a ledger that was lost while they went on leaves them."""
+    database = place.folder / "mlflow" / "mlflow.db"
+    for key in ("knockout.submission", "knockout.identity"):
+        (run,) = rows(database, "SELECT run_uuid FROM tags WHERE key = ? LIMIT 1", key)[0]
+        rows(database, "UPDATE tags SET value = '00000000-gone' WHERE run_uuid = ? AND key = ?", run, key)
+        rows(database, "UPDATE runs SET status = 'RUNNING', end_time = NULL WHERE run_uuid = ?", run)
+
+
 def unfinished_and_lost(place: Workspace) -> Path:
     folder = cut_off(place)
     rows(place.ledger, "DELETE FROM runs WHERE identity = ?", folder.name)
@@ -295,6 +304,9 @@ DAMAGES: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "a run that MLflow believes to go on": (shown_as_running, "MLflow", "mlflow/mlflow.db"),
     "a final value that MLflow lacks": (wrong_final, "MLflow", "mlflow/mlflow.db"),
     "values of another attempt": (another_attempts_values, "MLflow", "mlflow/mlflow.db"),
+    "a submission and a run that MLflow believes to go on and no ledger knows": (
+        unknown_and_running, "MLflow", "mlflow/mlflow.db"
+    ),
     "runs that MLflow lacks": (unlisted_in_mlflow, "MLflow", "mlflow/mlflow.db"),
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from knockout.ledger.stops import BY_COMMAND, request_stop
 from knockout.ledger.store import Ledger
 from knockout.ledger.tables import submissions, telling
 
+FORGOTTEN = "the ledger that knew of it was lost before it had ended"
 LOST_SECONDS = 86_400.0
 """What was lost longer ago is left to who asks for it again."""
 TAKE_OVER_SECONDS = 120.0

@@ -18,6 +18,7 @@ from knockout.ledger.aside import set_aside
 from knockout.ledger.identity import identity
 from knockout.ledger.inventory import Entry, adopt
 from knockout.ledger.kinds import found
+from knockout.ledger.lost import FORGOTTEN
 from knockout.ledger.store import Ledger, LedgerRun
 from knockout.ledger.workspace import Workspace
 from knockout.training.believing import contradiction, foreign
@@ -31,7 +32,6 @@ from knockout.upkeep.unfinished import TO_LOST, of_another_kind, reaches, unusab
 
 FRESH_SECONDS = 60.0
 """A younger temporary file may be one that is being written, a younger folder one of a submission that just begins."""
-LOST = "the ledger that knew of it was lost before it had ended"
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}|\.report-[a-z0-9_]{8}\.html")
 _WRITTEN = ("reports", "submissions", "history", "sweeps")
 
@@ -147,7 +147,7 @@ def _enter(folder: Path, *, ledger: Ledger, result: Mapping[str, Any], meaning: 
 
 def _unfinished(step: int) -> dict[str, Any]:
     """What stands for the result of a run that has none."""
-    return {"outcome": "failed", "reason": LOST, "step": step, "seconds": 0.0, "metrics": {}}
+    return {"outcome": "failed", "reason": FORGOTTEN, "step": step, "seconds": 0.0, "metrics": {}}
 
 
 def _finding(kind: str, path: Path, workspace: Workspace, what: str, remedy: str, repair: Any) -> Finding:

@@ -7,17 +7,20 @@ replaced when nobody uses it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import cast, get_args
 
 from knockout import services
 from knockout.errors import ServiceError, WorkspaceError
 from knockout.ledger.aside import set_aside
 from knockout.ledger.inventory import Ask, Entry, Submitted
+from knockout.ledger.lost import FORGOTTEN
 from knockout.ledger.store import Ledger
 from knockout.services.relocation import elsewhere, relocate
 from knockout.submission.owed import Owed, missing, owed_of
 from knockout.submission.retelling import Told, tell_again
-from knockout.tracking import BackgroundMirror, inspection
+from knockout.tracking import BackgroundMirror, Mirror, State, inspection, naming
 from knockout.upkeep.finding import Finding
 
 BESIDE = ("mlflow.db", "mlflow.db-wal", "mlflow.db-shm", "prepared", "artifacts")
@@ -54,6 +57,9 @@ def mirror(ledger: Ledger, *, submitted: list[Submitted], asked: list[Ask], know
         what = f"it does not show {_counted(told)} of the ledger as they are"
         repair = partial(_tell, ledger, told=told)
         yield Finding("MLflow", "mlflow/mlflow.db", what, "writes them again", repair)
+    elif strays := _strays(ledger, submitted=submitted, known=known, busy=busy):
+        what = f"it shows {_number(len(strays), 'run')} as going on that the ledger does not know to be in work"
+        yield Finding("MLflow", "mlflow/mlflow.db", what, "ends them", partial(_end, ledger, strays=strays))
 
 
 def _rebuild(ledger: Ledger, *, owed: Owed, known: Mapping[str, Entry], busy: bool) -> None:
@@ -76,9 +82,50 @@ def _tell(ledger: Ledger, *, told: list[Told]) -> None:
         raise ServiceError(missed)
 
 
+@dataclass(frozen=True)
+class _Stray:
+    """A run that MLflow shows as going on, and nobody will end."""
+
+    run_id: str
+    state: State
+    reason: str
+
+
+def _strays(ledger: Ledger, *, submitted: list[Submitted], known: Mapping[str, Entry], busy: bool) -> list[_Stray]:
+    """Submissions and runs of an earlier ledger, which was lost while they went on."""
+    names, strays = {one.submission for one in submitted}, list[_Stray]()
+    for (_, name), shown in inspection.shown(ledger.workspace.folder, key=naming.SUBMISSION).items():
+        if shown.status == "RUNNING" and name not in names:
+            strays.append(_Stray(shown.run_id, "failed", FORGOTTEN))
+    for (_, identity), shown in inspection.shown(ledger.workspace.folder, key=naming.IDENTITY).items():
+        entry = known.get(identity)
+        if shown.status == "RUNNING" and (entry is None or not (entry.held or busy)):
+            ended = entry is not None and entry.state in get_args(State)
+            state, reason = (entry.state, entry.reason) if entry is not None and ended else ("failed", FORGOTTEN)
+            strays.append(_Stray(shown.run_id, cast(State, state), reason or ""))
+    return strays
+
+
+def _end(ledger: Ledger, *, strays: list[_Stray]) -> None:
+    background = BackgroundMirror(ledger.workspace.folder)
+    for one in strays:
+        end = partial(_end_one, one=one)
+        background.perform("what an earlier ledger knew of", end)
+    if (missed := background.close(timeout_seconds=TELL_SECONDS)) is not None:
+        raise ServiceError(missed)
+
+
+def _end_one(mirror: Mirror, *, one: _Stray) -> None:
+    mirror.close_run(one.run_id, state=one.state, reason=one.reason, final={}, artifacts={})
+
+
 def _counted(told: list[Told]) -> str:
     """`17 runs and 1 submission`: a run is counted once, whoever asked for it."""
     runs = len({run.identity for one in told for _, run in one.runs})
     submissions = sum(one.closes for one in told)
     parts = [(runs, "run"), (submissions, "submission")]
-    return " and ".join(f"{number} {name}{'s' * (number > 1)}" for number, name in parts if number)
+    return " and ".join(_number(number, name) for number, name in parts if number)
+
+
+def _number(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number > 1)}"
