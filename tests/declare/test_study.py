@@ -102,7 +102,7 @@ def test_expansion_is_pure(tmp_path: Path):
         ("{kind: none}", "{kind: none, alpha: 2}", "7: residual.alpha: unknown key; allowed are kind"),
         ("than: baseline", "than: basline", "12: claims.0.expect.than: 'basline' is not a variant of this study"),
         ("is: worse", "is: wors", "12: claims.0.expect: 'wors' is not an expect"),
-        ("no-residual: {", "baseline: {", "'baseline' is the baseline's own name"),
+        ("no-residual: {", "baseline: {", "variants.baseline: 'baseline': this is the baseline's own name"),
         ("size: pico", "", "1: size: null: give either `size` or `sizes`"),
         ("question: Does it matter?", "", "1: question: this key is required and missing"),
         ("study: trial", "study: ../trial", "1: study: '../trial' must be lower-case letters"),

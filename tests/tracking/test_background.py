@@ -12,6 +12,7 @@ import pytest
 
 from knockout.errors import WorkspaceError
 from knockout.tracking.background import BackgroundMirror, Handle
+from knockout.tracking.inspection import database
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.store import connect
 
@@ -145,3 +146,18 @@ def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
 def test_importing_the_room_imports_no_engine(room: str) -> None:
     code = f"import sys, {room}; sys.exit(bool({{'mlflow', 'prefect', 'pandas', 'sqlalchemy'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("becomes", ["nothing", "a folder", "another file"])
+def test_a_store_that_is_taken_away_meanwhile_is_told(workspace: Path, becomes: str) -> None:
+    mirror = BackgroundMirror(workspace)
+    submit(mirror).result(timeout=60)
+    path = database(workspace)
+    path.unlink()
+    if becomes == "a folder":
+        path.mkdir()
+    elif becomes == "another file":
+        path.write_text("text")
+    warning = mirror.close()
+    assert warning is not None
+    assert "its database was removed or replaced meanwhile; `knockout doctor` tells what is missing" in warning

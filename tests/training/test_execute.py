@@ -180,7 +180,10 @@ def test_a_process_that_is_killed_leaves_a_failed_run_that_can_be_claimed_again(
     bench.laboratory.nursery.signal(newest, signal.SIGKILL)
     thread.join(60)
     assert ends[0].run.state == "failed"
-    assert ends[0].run.reason == f"its process was ended by SIGKILL (out of memory?); see {run.folder / LOG}"
+    assert (
+        ends[0].run.reason
+        == f"its process was ended by SIGKILL (out of memory?); see runs/{run.identity}/{LOG} in the workspace"
+    )
 
 
 def test_a_corrupted_shard_fails_the_run_and_is_named(bench: Bench, tmp_path: Path):
@@ -197,7 +200,7 @@ def test_a_corrupted_shard_fails_the_run_and_is_named(bench: Bench, tmp_path: Pa
     assert ended.reason is not None
     assert "\n" not in ended.reason
     assert "train-00000.arrow" in ended.reason
-    assert ended.reason.endswith(f"see {run.folder / LOG}")
+    assert ended.reason.endswith(f"see runs/{run.identity}/{LOG} in the workspace")
     assert bench.execute(run).run.state == "done"
 
 
@@ -224,7 +227,7 @@ def test_a_run_that_needs_more_memory_than_there_is_fails_in_one_line(bench: Ben
     assert ended.reason is not None
     assert "memory" in ended.reason.lower()
     assert "\n" not in ended.reason
-    assert str(run.folder / LOG) in ended.reason
+    assert f"see runs/{run.identity}/{LOG} in the workspace" in ended.reason
 
 
 def test_a_full_disk_at_a_checkpoint_fails_the_run_and_loses_nothing(bench: Bench, limit):

@@ -183,7 +183,7 @@ def _message(detail: ErrorDetails, *, place: _Place, missing: Sequence[str]) -> 
         case "too_long":
             return f"must have at most {_items(context['max_length'])}"
         case "string_pattern_mismatch":
-            return f"{_show(found)} must be lower-case letters, digits and . _ + - only, and short"
+            return f"{_show(found)} must be lower-case letters, digits and . _ + - only, 80 at most"
         case _:
             rule = detail["msg"].removeprefix("Input ").removeprefix("Value error, ")
             return f"{_show(found)} {rule[:1].lower()}{rule[1:]}"

@@ -142,7 +142,7 @@ class Study(Declaration):
         if (self.size is None) == (self.sizes is None):
             found.append(("size", self.size, "give either `size` or `sizes`"))
         if BASELINE in self.variants:
-            found.append((f"variants.{BASELINE}", "", f"'{BASELINE}' is the baseline's own name: choose another"))
+            found.append((f"variants.{BASELINE}", BASELINE, "this is the baseline's own name, choose another"))
         ids = [claim.id for claim in self.claims]
         found += [
             (f"claims.{i}.id", name, "must differ from the other claims' ids")

@@ -253,6 +253,7 @@ class Road:
             stop=self.limits.stop,
             run=self._try,
             known=self.ledger.runs,
+            say=self.listener.note,
         )
         self.tuned[cell.variant, cell.size] = (tuned_cell, tuned)
         self.listener.tuned(tuned)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from knockout.declare.study import TRIAL_SEED
 from knockout.declare.tune import Tune, as_declared
 from knockout.errors import DeclarationError, RunError
 from knockout.ledger.identity import meaning
+from knockout.ledger.process import this_process
 from knockout.ledger.store import LedgerRun
 from knockout.ledger.workspace import Workspace
 from knockout.search import storage
@@ -32,6 +34,7 @@ from knockout.search.pruning import Pruned, Pruning
 from knockout.search.trial import Trial
 from knockout.services.database import find_database
 from knockout.services.locks import acquired
+from knockout.services.waiting import TELL_AFTER_SECONDS, Say
 from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
 from knockout.submission.tuned import Cost, TriedPoint, Tuned
@@ -45,16 +48,25 @@ Known = Callable[[Collection[str]], list[LedgerRun]]
 
 
 def tune_cell(
-    cell: Cell, *, tune: Tune, prepared: Prepared, workspace: Workspace, stop: threading.Event, run: Run, known: Known
+    cell: Cell,
+    *,
+    tune: Tune,
+    prepared: Prepared,
+    workspace: Workspace,
+    stop: threading.Event,
+    run: Run,
+    known: Known,
+    say: Say,
 ) -> tuple[Cell, Tuned]:
-    """Search a cell's settings; the cell with the best ones, and the whole search.
+    """Search a cell's settings; the cell with the best ones, and the whole search. `say` is told who is waited for.
 
     Raises:
         RunError: a trial ended without a result, or none came to one.
     """
     trying = _Trying(cell, tune=tune, prepared=prepared, workspace=workspace, run=run)
     name = _name(cell, tune=tune, prepared=prepared)
-    with _alone(name, workspace=workspace, stop=stop):
+    waits = partial(_say_waiting, say, f"{cell.variant} · {cell.size}")
+    with _alone(name, workspace=workspace, stop=stop, waits=waits):
         search = CellSearch(
             tune,
             storage=_storage(workspace, stop=stop),
@@ -217,24 +229,34 @@ def _name(cell: Cell, *, tune: Tune, prepared: Prepared) -> str:
 def _storage(workspace: Workspace, *, stop: threading.Event) -> str:
     """The database of all searches, made by one process at a time."""
     url = storage.address(workspace.folder)
-    with _alone("storage", workspace=workspace, stop=stop):
+    with _alone("storage", workspace=workspace, stop=stop, waits=lambda _: None):
         CellSearch.make_storage(url)
     return url
 
 
 @contextmanager
-def _alone(name: str, *, workspace: Workspace, stop: threading.Event) -> Iterator[None]:
-    """Hold a lock file, and a lock of the database that machines share; they are free again when their holder ends, however
-    it ends."""
+def _alone(name: str, *, workspace: Workspace, stop: threading.Event, waits: Callable[[str], object]) -> Iterator[None]:
+    """Hold a lock file, which says by whom, and a lock of the database that machines share; they are free again when their
+    holder ends, however it ends. `waits` is told the holder, once, where it is waited for."""
     path, database = workspace.folder / "searches" / f"{name}.lock", find_database(workspace.folder)
     path.parent.mkdir(exist_ok=True)
-    with path.open("w") as lock:
+    started, told = time.monotonic(), False
+    with path.open("a+") as lock:
         while True:
             turn = nullcontext(True) if database is None else database.turn(f"search {name}")
             if acquired(lock.fileno()):
                 with turn as mine:
                     if mine:
+                        lock.truncate(0)
+                        print(this_process(), end="", file=lock, flush=True)
                         yield
                         return
+            if not told and time.monotonic() - started > TELL_AFTER_SECONDS:
+                told = True
+                waits(path.read_text() or "another process")
             if stop.wait(0.5):
                 raise RunError("stopped while another submission tunes the same cell")
+
+
+def _say_waiting(say: Say, cell: str, holder: str) -> None:
+    say(f"waiting for {holder}, which searches the settings of {cell}; it is waited for also where it stands still")

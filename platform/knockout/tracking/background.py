@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from knockout.errors import InputError, KnockoutError
 from knockout.services.waiting import Say
-from knockout.tracking.inspection import is_waited_for
+from knockout.tracking.inspection import is_waited_for, store_file
 from knockout.tracking.mirror import Mirror
 from knockout.tracking.naming import State
 
@@ -30,6 +30,7 @@ FIRST_WAIT_SECONDS = 0.2
 MAX_QUEUED = 10_000
 LOOK_SECONDS = 2.0
 WAITING = "waiting for MLflow's database, which another process holds …"
+GONE = "its database was removed or replaced meanwhile; `knockout doctor` tells what is missing"
 NAMED = 3
 """So many of what failed for one reason are named; what is beyond is counted."""
 PERMANENT = (ValueError, TypeError, KeyError, FileNotFoundError, InputError)
@@ -64,6 +65,8 @@ class BackgroundMirror:
         self._abandoned = threading.Event()
         self._current: Job | None = None
         self._unusable = ""
+        self._file: tuple[int, int] | None = None
+        """Which file the store was when it was opened."""
         self._thread = threading.Thread(target=self._work, name="mlflow-mirror", daemon=True)
         self._thread.start()
 
@@ -192,6 +195,8 @@ class BackgroundMirror:
         self._wait(timeout_seconds, say=say)
         self._abandoned.set()
         self._note_unfinished(f"MLflow's store did not take it within {timeout_seconds:.0f} s")
+        if self._file is not None and store_file(self._workspace) != self._file:
+            self._failed["all of it", GONE] += 1
         return self._warning()
 
     def _wait(self, seconds: float, *, say: Say) -> None:
@@ -232,7 +237,9 @@ class BackgroundMirror:
     def _connected(self) -> Mirror | None:
         """The mirror; None, once and for all, if the store cannot be opened."""
         try:
-            return self._attempt(lambda: self._connect(self._workspace))
+            mirror = self._attempt(lambda: self._connect(self._workspace))
+            self._file = store_file(self._workspace)
+            return mirror
         except Exception as error:  # told at `close`
             self._unusable = one_line(error)
             return None

@@ -61,6 +61,15 @@ def is_there(workspace: Path) -> bool:
     return database(workspace).exists() if shared is None else shared.has("runs", schema="mlflow")
 
 
+def store_file(workspace: Path) -> tuple[int, int] | None:
+    """Which file the store is (device, inode); None where it is none, or machines share a database."""
+    try:
+        found = database(workspace).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def is_waited_for(workspace: Path) -> bool:
     """Whether another process keeps writers of the store's file waiting."""
     return find_database(workspace) is None and database(workspace).is_file() and is_held(database(workspace))

@@ -331,7 +331,7 @@ def _reason(child: Child, *, folder: Path) -> str:
     log = folder / LOG
     assert child.code is not None
     if child.code < 0:
-        return f"its process was ended by {signal_in_words(child.code)}; see {log}"
+        return f"its process was ended by {signal_in_words(child.code)}; see {_shown(log)}"
     if child.code == EXIT_UNWRITABLE:
         return f"{folder} cannot be written: the disk is full, or may not be written to"
     if not log.exists():
@@ -339,8 +339,13 @@ def _reason(child: Child, *, folder: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
     said = lines[-1] if lines else "no message"
     if child.code == EXIT_NO_MEMORY:
-        return f"{said}; see {log}"
-    return f"its process ended with exit code {child.code}: {said}; see {log}"
+        return f"{said}; see {_shown(log)}"
+    return f"its process ended with exit code {child.code}: {said}; see {_shown(log)}"
+
+
+def _shown(log: Path) -> str:
+    """Where a log is, as seen from the workspace: a copy of the workspace has its own."""
+    return f"{Path(*log.parts[-3:])} in the workspace"
 
 
 def _remember_speed(work: _Work, *, result: Mapping[str, Any]) -> None:
