@@ -7,6 +7,7 @@ it; it is Completed only when every run that it owed has a result. To do it agai
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from httpx import HTTPError
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -22,17 +23,17 @@ from prefect.client.schemas.filters import (
     TaskRunFilterState,
     TaskRunFilterStateType,
 )
-from prefect.client.schemas.objects import FlowRun, StateType, TaskRun
+from prefect.client.schemas.objects import FlowRun, State, StateType, TaskRun
 from prefect.exceptions import PrefectException
 
 from knockout.errors import ServiceError
 from knockout.ledger.flow_runs import owed_flow_runs
-from knockout.ledger.lost import goes_on
+from knockout.ledger.lost import FORGOTTEN, goes_on
 from knockout.ledger.process import tells_death, this_process
 from knockout.ledger.store import FINISHED, HELD, PRUNED, Ledger, LedgerRun, Submission
 from knockout.submission.requests import has_request
 from missed import database_mark, named, tell
-from states import FLOW, TRAINING, state_of
+from states import FLOW, TRAINING, state_of, workspace_tag
 
 OPEN = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 """States of what has begun, and has not ended."""
@@ -41,6 +42,8 @@ ENDED = (*FINISHED, PRUNED, "failed", "cancelled", "timed-out")
 """States of a run that a task of its own can have come to."""
 SETTLE_SECONDS = 15.0
 """A process that ends by itself tells Prefect within this time after the ledger."""
+BEGIN_SECONDS = 120.0
+"""Within so long a submission that has a flow run is in the ledger, also on a machine that has much to do."""
 PAGE = 200
 
 
@@ -75,7 +78,23 @@ def _close_ended(client: SyncPrefectClient, *, ledger: Ledger) -> list[str]:
     ended = [(run, of) for run, of in ended if not _takes_over(run, submission=of)]
     for run, submission in ended:
         _close_one(client, run=run, submission=submission, ledger=ledger)
-    return [submission.submission for _, submission in ended]
+    forgotten = [run for run in found if known[_submission_of(run)] is None and _is_forgotten(run, ledger=ledger)]
+    for run in forgotten:
+        _set(client, run=run, state=state_of("failed", reason=FORGOTTEN))
+    return [*(submission.submission for _, submission in ended), *map(_submission_of, forgotten)]
+
+
+def _is_forgotten(run: FlowRun, *, ledger: Ledger) -> bool:
+    """Whether a flow run that the ledger does not know is this workspace's, and not one that just begins."""
+    begun = run.created is not None and time.time() - run.created.timestamp() > BEGIN_SECONDS
+    return begun and workspace_tag(ledger.workspace.folder) in run.tags
+
+
+def _set(client: SyncPrefectClient, *, run: FlowRun, state: State[Any]) -> None:
+    """Give a flow run, and its tasks that are open, a state, the tasks first."""
+    for task in _open_task_runs(client, flow_run=run):
+        client.set_task_run_state(task.id, state, force=True)
+    client.set_flow_run_state(run.id, state, force=True)
 
 
 def confirm(ledger: Ledger, *, submission: str) -> None:

@@ -5,6 +5,7 @@ The invariant: the ledger's state and reason are the whole of it, so whoever tel
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from prefect.client.schemas.objects import State
@@ -15,6 +16,11 @@ from knockout.ledger.process import tells_death
 FLOW = "study"
 TRAINING = "training"
 """The flow of one run on a pool; its parameters name the run, and the submission that asked for it."""
+
+
+def workspace_tag(folder: Path) -> str:
+    """The tag of the flow runs of a workspace's submissions: a server may be several workspaces'."""
+    return f"workspace {folder}"
 
 
 def state_of(state: str, *, reason: str | None) -> State[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from httpx import HTTPError
-from prefect import flow, task
+from prefect import flow, tags, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException, TerminationSignal
@@ -24,6 +24,7 @@ from knockout.submission.concluding import Concluding
 from knockout.submission.road import Road
 from knockout.submission.waiting import raise_faults, wait_awake
 from reconciling import FLOW, state_of
+from states import workspace_tag
 
 
 @task(name="corpus", cache_policy=NO_CACHE, persist_result=False)
@@ -78,7 +79,8 @@ def submit(road: Road) -> Concluding:
     ended: list[Concluding] = []
     cut: list[BaseException] = []
     try:
-        study(study=road.plan.study.study, submission=road.submission)
+        with tags(workspace_tag(road.workspace.folder)):
+            study(study=road.plan.study.study, submission=road.submission)
     except (HTTPError, PrefectException) as error:
         if not (ended or cut):
             raise ServiceError(f"Prefect's server was lost ({type(error).__name__})") from None

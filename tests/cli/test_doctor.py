@@ -190,7 +190,9 @@ def dead_server(place: Workspace) -> None:
 
 
 def server_of_the_original(place: Workspace) -> None:
-    record_server(place, pid=os.getpid(), workspace="/somewhere/else")
+    original = place.folder.parent / "original"
+    record_server(place, pid=os.getpid(), workspace=str(original))
+    shutil.copytree(place.folder / "services", original / "services")
 
 
 def record_server(place: Workspace, *, pid: int, workspace: str | None = None) -> None:
@@ -357,6 +359,18 @@ def test_a_run_on_its_way_that_the_ledger_lost_stays_where_it_is_and_is_known_ag
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     query = "SELECT state, step, planned_steps, attempts FROM runs WHERE identity = ?"
     assert rows(place.ledger, query, folder.name) == [("failed", 20, 100, 0)]
+
+
+def test_a_server_that_still_runs_where_the_workspace_was_is_told_and_stays_recorded(place: Workspace, finished):
+    before = place.folder.parent / "before"
+    record_server(place, pid=os.getpid(), workspace=str(before))
+    helps = f"still runs for {before}, where this workspace was"
+    (found,) = diagnose(place).findings
+    assert (found.kind, helps in found.what, found.repair) == ("server record", True, None)
+    assert found.remedy == f"`knockout down --workspace {before}` ends it"
+    code, said = finished.here("down", "--workspace", str(place.folder))
+    assert (code, helps in said, f"--workspace {before}` ends it" in said) == (0, True, True), said
+    assert SERVERS["prefect"].state(place.folder).exists()
 
 
 def test_what_belongs_nowhere_lies_in_lost_and_found_with_a_line_in_its_log(place: Workspace):

@@ -13,6 +13,7 @@ import pytest
 from commands import ENDLESS
 from telling import RECONCILE
 
+from knockout.ledger.lost import FORGOTTEN
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import open_workspace
@@ -34,7 +35,8 @@ LEFT_OPEN = """if True:
         asked = {"submission": "died", "run": "b"}
         client.create_flow_run(training, name="training of b", parameters=asked, state=Running())
         for name, tasks in json.loads(sys.argv[2]).items():
-            made = client.create_flow_run(study, name=name, state=Running())
+            tags = ["workspace " + (sys.argv[3] if name == "forgotten" else "/elsewhere")]
+            made = client.create_flow_run(study, name=name, state=Running(), tags=tags)
             for number, title in enumerate(tasks):
                 client.create_task_run(run, made.id, dynamic_key=str(number), name=title, state=Running())"""
 STATES = """if True:
@@ -84,9 +86,10 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         end(ledger, "d", state="cancelled", reason="stopped by the user")
     ledger.claim("b", owner=gone)
     open_ = {name: [] for name in ("finished", "cancelled", "timed-out", "failed", "working", "elsewhere")}
+    open_["forgotten"] = ["tune baseline · pico"]
     open_["died"] = [*(f"baseline · pico · s{seed}" for seed in range(5)), "corpus"]
     with borrowed(workspace.folder, name="prefect") as url:
-        python(LEFT_OPEN, url, json.dumps(open_))
+        python(LEFT_OPEN, url, json.dumps(open_), str(workspace.folder))
         end(ledger, "a", state="done", reason=None)
         for name, state in {
             "finished": "done",
@@ -101,7 +104,7 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
         monkeypatch.setenv("KNOCKOUT_HOME", str(workspace.folder))
         assert "died: Prefect was told how it ended" in python(DOCTOR).splitlines()
-        assert python(RECONCILE, str(workspace.folder), url) == "cancelled failed finished timed-out"
+        assert python(RECONCILE, str(workspace.folder), url) == "cancelled failed finished forgotten timed-out"
         told = json.loads(python(STATES, url))
         assert python(RECONCILE, str(workspace.folder), url) == ""
         assert json.loads(python(STATES, url)) == told
@@ -121,6 +124,8 @@ def test_flow_runs_and_their_tasks_get_the_state_that_the_ledger_has(tmp_path, m
         "failed": ["Failed", "failed, as the ledger says"],
         "working": ["Running", None],
         "elsewhere": ["Running", None],
+        "forgotten": ["Failed", FORGOTTEN],
+        "tune baseline · pico": ["Failed", FORGOTTEN],
     }
 
 

@@ -10,6 +10,6 @@ RECONCILE = """if True:
     place = Workspace(Path(sys.argv[1]))
     apply_quiet_environment(place.folder)
     room = load_flow("reconciling", server=sys.argv[2])
-    room.SETTLE_SECONDS = 0.0
+    room.SETTLE_SECONDS = room.BEGIN_SECONDS = 0.0
     print(*sorted(room.reconcile(Ledger(place))))"""
 """Its arguments are the workspace's folder and the server's address; it prints what it set right."""

@@ -98,6 +98,25 @@ def read(workspace: Path, *, server: Server) -> Service | None:
         raise ServiceError(f"{path}: not a service record ({error!r}); stop the server and remove the file") from error
 
 
+def ends(workspace: Path) -> str:
+    """The command that ends the services of a workspace, for messages."""
+    return f"`knockout down --workspace {workspace}` ends it"
+
+
+def left_behind(workspace: Path, *, server: Server) -> Path | None:
+    """Where the workspace was when its recorded service was started, if it was moved since and the service still runs.
+
+    None for a copy, whose original has the record too. ServiceError as for `read`.
+    """
+    path = server.state(workspace)
+    if not path.exists() or read(workspace, server=server) is not None:
+        return None
+    record = json.loads(path.read_text())
+    before, guard = Path(record["workspace"]), Process(**record["guard"])
+    is_here = guard.host == socket.gethostname() and is_alive(guard)
+    return before if is_here and not server.state(before).exists() else None
+
+
 def _workspace(path: Path) -> Path:
     return path.resolve().parent.parent
 

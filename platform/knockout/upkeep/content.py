@@ -86,6 +86,10 @@ def servers(workspace: Workspace) -> Iterator[Finding]:
         except ServiceError as error:
             yield Finding("server record", where, str(error), "see there")
             continue
+        if (before := state.left_behind(workspace.folder, server=server)) is not None:
+            what = f"its {server.name} server still runs for {before}, where this workspace was"
+            yield Finding("server record", where, what, state.ends(before))
+            continue
         repair = partial(_drop_record, path, workspace=workspace, server=server)
         yield Finding(
             "server record", where, f"its {server.name} server does not run in this workspace", "removes it", repair
