@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sql
 
-from knockout.ledger.inventory import cited, entries, every_ask, every_submission
+from knockout.ledger.inventory import citations, entries, every_ask, every_submission
 from knockout.ledger.leases import HEARTBEAT_SECONDS
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.stops import stop_requested
@@ -39,7 +39,7 @@ def test_reconciling_5000_runs_takes_three_statements(tmp_path: Path, state: str
     seconds = time.process_time() - started
     assert len(statements) <= 3, statements
     assert len(entries(ledger)) == len(every_ask(ledger)) == RUNS
-    assert cited(every_submission(ledger)) == frozenset()
+    assert citations(every_submission(ledger)) == {}
     ledger.close()
     print(f"{RUNS} runs, {dead} of them dead: {seconds:.3f} s")
 
