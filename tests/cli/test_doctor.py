@@ -369,7 +369,7 @@ def test_a_server_that_still_runs_where_the_workspace_was_is_told_and_stays_reco
     assert (found.kind, helps in found.what, found.repair) == ("server record", True, None)
     assert found.remedy == f"`knockout down --workspace {before}` ends it"
     code, said = finished.here("down", "--workspace", str(place.folder))
-    assert (code, helps in said, f"--workspace {before}` ends it" in said) == (0, True, True), said
+    assert (code, helps in said, f"--workspace {before}` ends it" in said) == (1, True, True), said
     assert SERVERS["prefect"].state(place.folder).exists()
 
 

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from commands import ALONE
+from mlflow import MlflowClient
+from sqlalchemy import event
 
 from knockout.errors import InputError, RunError, WorkspaceError
 from knockout.ledger.process import Owner, this_process
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import Workspace, open_workspace
 from knockout.tracking.removal import Remover
+from knockout.tracking.store import connect
 from knockout.training.result import read_result
 from knockout.training.trained import load_network
 from knockout.upkeep.doctor import Diagnosis, diagnose, repair
@@ -263,6 +266,31 @@ def test_weights_of_cited_runs_go_on_request_and_what_they_measured_stays(place:
     assert {path.parent: read_result(path.parent)["metrics"] for path in place.folder.glob("runs/*/result.json")} == before
     code, said = finished.knockout("run", "small", *ALONE, *home)
     assert (code, "nothing to train" in said) == (0, True), said
+
+
+def test_a_run_that_mlflow_cannot_let_go_stays_as_it_was(
+    place: Workspace, uncited: str, finished, monkeypatch: pytest.MonkeyPatch
+):
+    def impatient(workspace: Path) -> MlflowClient:
+        client = connect(workspace)
+        engine = client._tracking_client.store.engine
+        event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout = 50"))
+        engine.dispose()
+        return client
+
+    monkeypatch.setattr("knockout.tracking.removal.connect", impatient)
+    stopped(place, uncited, seconds_ago=10.0)
+    asked = ["gc", "--state", "cancelled", "--yes", "--workspace", str(place.folder)]
+    query = "SELECT state, reason, host FROM runs WHERE identity = ?"
+    before = rows(place.ledger, query, uncited)
+    with closing(sqlite3.connect(place.folder / "mlflow" / "mlflow.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        code, said = finished.here(*asked)
+    assert (code, said) == (2, f"{place.folder / 'mlflow' / 'mlflow.db'} cannot be read or written: database is locked\n")
+    assert rows(place.ledger, query, uncited) == before
+    assert before[0][0] == "cancelled"
+    code, said = finished.here(*asked)
+    assert (code, "deleted 1" in said, uncited in shown_in_mlflow(place)) == (0, True, False), said
 
 
 def test_corpora_that_no_run_needs_and_temporary_files_go(place: Workspace, uncited: str):

@@ -8,6 +8,8 @@ import signal
 
 import pytest
 
+from knockout.judge.sentences import listed
+
 SEARCH = """tune:
   learning_rate: {low: 1.0e-3, high: 1.0e-1}
   trials: 5
@@ -146,8 +148,8 @@ def test_pruned_trials_that_are_trained_to_their_ends_say_whether_the_choice_wou
     chosen = {
         name: {one["variant"]: one["chosen"] for one in home.facts(name)["study"]["tuned"]} for name in ("tuned", "whole")
     }
-    others = [f"that of {name}" for name in chosen["whole"] if chosen["tuned"][name] != chosen["whole"][name]]
-    who = ", ".join(others) or "no search"
+    others = [name for name in chosen["whole"] if chosen["tuned"][name] != chosen["whole"][name]]
+    who = f"the {'search' if len(others) == 1 else 'searches'} of {listed(others)}" if others else "no search"
     assert f"all {len(pruned)} pruned trials were trained to their ends as well: {who} would have chosen otherwise" in said
     in_whole = {
         (one["variant"], trial["values"]["learning_rate"]): trial["loss"]

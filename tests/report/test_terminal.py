@@ -73,7 +73,7 @@ def test_what_pruned_trials_came_to_that_were_trained_to_their_ends_is_told(repo
     second["in_full"] = {"loss": None}
     assert pruning_check(searches) == f"all 2 {ended}: no search would have chosen otherwise"
     second["in_full"] = {"loss": 3.2}
-    assert pruning_check(searches) == f"all 2 {ended}: that of no-mask would have chosen otherwise"
+    assert pruning_check(searches) == f"all 2 {ended}: the search of no-mask would have chosen otherwise"
     *_, line = tuning_lines(searches)
     assert line.plain == f"pruning: {pruning_check(searches)}"
 

@@ -27,6 +27,7 @@ from knockout.cli.options import (
     StudyName,
     StudySeconds,
 )
+from knockout.ledger.reserve import LOOKING
 
 
 def register(app: typer.Typer) -> None:
@@ -93,7 +94,7 @@ def report(
     from knockout.ledger.workspace import open_workspace
     from knockout.report.html import write_html
 
-    place = open_workspace(workspace, to_look=True)
+    place = open_workspace(workspace, reserve_left=LOOKING)
     ledger = Ledger(place)
     set_right(ledger)
     overrides = Overrides(size=size, seeds=seeds, settings=tuple(set_ or ()), settle=settle, from_seed=from_seed)
@@ -139,7 +140,7 @@ def why(
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
 
-    ledger = Ledger(open_workspace(workspace, to_look=True))
+    ledger = Ledger(open_workspace(workspace, reserve_left=LOOKING))
     found = ledger.find(run)
     others = ledger.nearest(found.meaning, identity=found.identity)
     print(f"run {found.identity}: {found.state}{f' ({found.reason})' if found.reason else ''}")

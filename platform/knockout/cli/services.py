@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knockout.cli.options import AsJson, Home, Slots
+from knockout.ledger.reserve import LOOKING
 
 if TYPE_CHECKING:
     from knockout.ledger.workspace import Workspace
@@ -92,7 +93,7 @@ def status(
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
 
-    place = open_workspace(workspace, to_look=True)
+    place = open_workspace(workspace, reserve_left=LOOKING)
     ledger = Ledger(place)
     set_right(ledger)
     set_right_in_prefect(ledger)
@@ -111,5 +112,5 @@ def down(workspace: Home = None) -> None:
     from knockout import services
     from knockout.ledger.workspace import open_workspace
 
-    stopped = services.down(open_workspace(workspace, to_look=True).folder, say=_say)
+    stopped = services.down(open_workspace(workspace, reserve_left=LOOKING).folder, say=_say)
     print(f"stopped {', '.join(stopped)}" if stopped else "nothing was running")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knockout.cli.options import Home
+from knockout.ledger.reserve import LOOKING
 
 if TYPE_CHECKING:
     from knockout.ledger.store import Ledger, Submission
@@ -45,7 +46,7 @@ def stop(
     from knockout.ledger.ticks import request_end
     from knockout.ledger.workspace import open_workspace
 
-    ledger = Ledger(open_workspace(workspace, to_look=True))
+    ledger = Ledger(open_workspace(workspace, reserve_left=LOOKING))
     set_right(ledger)
     wanted = study_name(name)
     swept = request_end(ledger, schedule=wanted)

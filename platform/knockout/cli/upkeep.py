@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from knockout.cli.options import AsJson, Home
+from knockout.ledger.reserve import FREEING, LOOKING
 
 if TYPE_CHECKING:
     from knockout.ledger.workspace import Workspace
@@ -42,7 +43,7 @@ def doctor(
     from knockout.ledger.workspace import open_workspace
     from knockout.upkeep import doctor as room
 
-    place = open_workspace(workspace, to_look=True)
+    place = open_workspace(workspace, reserve_left=LOOKING)
     diagnosis = room.diagnose(place)
     settled = [*diagnosis.settled, *_in_prefect(diagnosis, workspace=place)]
     repaired = list(room.repair(diagnosis, workspace=place)) if repair else []
@@ -117,7 +118,7 @@ def gc(
         weights_only=weights,
         cited_too=cited,
     )
-    ledger = Ledger(open_workspace(workspace, to_look=True))
+    ledger = Ledger(open_workspace(workspace, reserve_left=FREEING))
     reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)

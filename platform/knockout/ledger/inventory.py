@@ -211,23 +211,35 @@ def take(ledger: Ledger, identity: str, *, owner: Owner) -> bool:
             process_started=owner.started,
         )
     )
-    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
-        one_at_a_time(connection, what=ASKING)
-        return connection.execute(change).rowcount > 0
+
+    def lease() -> bool:
+        with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+            one_at_a_time(connection, what=ASKING)
+            return connection.execute(change).rowcount > 0
+
+    return ledger.spending(lease)
 
 
 def give_back(ledger: Ledger, entry: Entry, *, owner: Owner) -> None:
     """End the lease of a run that stays after all, as it was."""
     freed = {"state": entry.state, "reason": entry.reason, "heartbeat": None, **NOBODY}
-    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
-        connection.execute(runs.update().where(runs.c.identity == entry.identity, *_leased_by(owner)).values(**freed))
+
+    def free() -> None:
+        with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+            connection.execute(runs.update().where(runs.c.identity == entry.identity, *_leased_by(owner)).values(**freed))
+
+    ledger.spending(free)
 
 
 def forget(ledger: Ledger, identity: str, *, owner: Owner) -> None:
     """Take a leased run out of the ledger, and out of what was asked for."""
-    with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
-        if connection.execute(runs.delete().where(runs.c.identity == identity, *_leased_by(owner))).rowcount:
-            connection.execute(asks.delete().where(asks.c.identity == identity))
+
+    def remove() -> None:
+        with telling(ledger.workspace, done="written"), ledger.engine.begin() as connection:
+            if connection.execute(runs.delete().where(runs.c.identity == identity, *_leased_by(owner))).rowcount:
+                connection.execute(asks.delete().where(asks.c.identity == identity))
+
+    ledger.spending(remove)
 
 
 def _leased_by(owner: Owner) -> tuple[sql.ColumnElement[bool], ...]:

@@ -14,6 +14,10 @@ RESERVE = "ledger.reserve"
 NUM_BYTES = 1 << 20
 PIECE = 1 << 16
 """More than SQLite takes for an ending, and little enough that nothing else of a run has room in it."""
+LOOKING = NUM_BYTES // 2
+"""What commands that look leave, however often: for endings, and for the command that makes room."""
+FREEING = NUM_BYTES // 4
+"""What a command that makes room leaves."""
 
 
 def keep(folder: Path) -> None:
@@ -28,13 +32,21 @@ def keep(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def give_up(folder: Path) -> bool:
-    """Give a piece of the room back to the disk; whether there was one."""
+def is_full(folder: Path) -> bool:
+    """Whether the disk of a folder has less left than what is kept."""
+    try:
+        return shutil.disk_usage(folder).free < NUM_BYTES
+    except OSError:
+        return False
+
+
+def give_up(folder: Path, *, left: int) -> bool:
+    """Give a piece of the room in a workspace's folder back to the disk; whether that leaves at least so many bytes."""
     path = folder / RESERVE
-    if not (left := _size(path)):
+    if (there := _size(path)) < left + PIECE:
         return False
     try:
-        os.truncate(path, max(0, left - PIECE))
+        os.truncate(path, there - PIECE)
     except OSError:
         return False
     return True

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,17 +34,16 @@ from knockout.ledger.leases import (
     end_leases,
 )
 from knockout.ledger.place import settle
-from knockout.ledger.postgres import ConnectionLost, reconnecting
+from knockout.ledger.postgres import reconnecting
 from knockout.ledger.process import SILENT, Owner
 from knockout.ledger.reserve import give_up, keep
 from knockout.ledger.rows import FINISHED, LedgerRun, Submission, run_of, submission_of
+from knockout.ledger.tables import NoRoom, kind_of, open_engine, refused
 from knockout.ledger.tables import asks as _asks
 from knockout.ledger.tables import flow_runs as _flow_runs
-from knockout.ledger.tables import open_engine, refused
 from knockout.ledger.tables import runs as _runs
 from knockout.ledger.tables import submissions as _submissions
 from knockout.ledger.workspace import Workspace
-from knockout.services.sqlite import may_be_full
 
 T = TypeVar("T")
 State = Literal["planned", "leased", "running", "done", "diverged", "pruned", "failed", "cancelled", "timed-out"]
@@ -58,10 +56,6 @@ ASKING = "asking for runs"
 _HEADS = [column for column in _submissions.c if column.name not in ("plan", "facts")]
 
 
-class NoRoom(WorkspaceError):
-    """The disk has no room for what the ledger was to record."""
-
-
 class Ledger:
     """Opens the database of a workspace, and makes it, once, under a lock."""
 
@@ -71,7 +65,7 @@ class Ledger:
         self.moved_from: str | None = None
         """The folder that the workspace was copied or moved from since it was last opened, or None."""
         try:
-            self._spending(self._open, allowed=workspace.is_only_looked_at)
+            self.spending(self._open)
         except BaseException:
             self.engine.dispose()
             raise
@@ -190,7 +184,7 @@ class Ledger:
             heartbeat=None,
             **NOBODY,
         )
-        return self._spending(lambda: self._changed(change))
+        return self.spending(lambda: self._changed(change), left=0)
 
     @reconnecting
     def reopen(self, identity: str, *, reason: str) -> None:
@@ -245,7 +239,7 @@ class Ledger:
         values = {"state": state, "reason": reason, "finished": time.time(), "heartbeat": None}
         change = _submissions.update().where(_submissions.c.submission == submission)
         if facts is None:
-            self._spending(lambda: self._changed(change.values(**values)))
+            self.spending(lambda: self._changed(change.values(**values)), left=0)
         else:
             self._changed(change.values(facts=json.dumps(facts), **values))
 
@@ -317,7 +311,7 @@ class Ledger:
         dead = [(row, why) for row in held if (why := death_of_holder(row)) is not None]
         lost = [(row, why) for row in open_ if (why := death_of_executor(row)) is not None]
         if dead or lost:
-            self._spending(lambda: self._end_all(dead, lost=lost))
+            self.spending(lambda: self._end_all(dead, lost=lost), left=0)
         return [*(row.identity for row, _ in dead), *(row.submission for row, _ in lost)]
 
     def _end_all(self, dead: Sequence[tuple[Row[Any], str]], *, lost: Sequence[tuple[Row[Any], str]]) -> None:
@@ -340,13 +334,17 @@ class Ledger:
         with self._write() as connection:
             return connection.execute(change).rowcount > 0
 
-    def _spending(self, work: Callable[[], T], *, allowed: bool = True) -> T:
-        """Do what must be done on a full disk too, with the room that is kept for that."""
+    def spending(self, work: Callable[[], T], *, left: int | None = None) -> T:
+        """Do what must be done on a full disk too, with the room that is kept for that, down to `left` bytes of it.
+
+        By default as far as the workspace was opened for. Raises WorkspaceError where that does not suffice.
+        """
+        least = self.workspace.reserve_left if left is None else left
         while True:
             try:
                 return work()
             except NoRoom:
-                if not (allowed and give_up(self.workspace.folder)):
+                if not give_up(self.workspace.folder, left=least):
                     raise
 
     @contextmanager
@@ -367,15 +365,9 @@ class Ledger:
         except IntegrityError:
             raise
         except DBAPIError as error:
-            raise _kind(error)(refused(error, workspace=self.workspace, done=done)) from None
+            raise kind_of(error)(refused(error, workspace=self.workspace, done=done)) from None
         except OSError as error:
             raise WorkspaceError(f"{self.workspace.folder} cannot be written: {error.strerror or error}") from None
-
-
-def _kind(error: DBAPIError) -> type[WorkspaceError]:
-    if error.connection_invalidated:
-        return ConnectionLost
-    return NoRoom if isinstance(error.orig, sqlite3.Error) and may_be_full(error.orig) else WorkspaceError
 
 
 @contextmanager

@@ -17,13 +17,18 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 
 from knockout.errors import WorkspaceError
-from knockout.ledger.postgres import open_postgres
+from knockout.ledger.postgres import ConnectionLost, open_postgres
+from knockout.ledger.reserve import is_full
 from knockout.ledger.workspace import Workspace
 from knockout.services.database import find_database
-from knockout.services.sqlite import is_damage
+from knockout.services.sqlite import is_damage, may_be_full
 
 TAKEN_UP = "the next run of a study takes up the results that lie in runs/"
 """What becomes of results without a ledger."""
+
+
+class NoRoom(WorkspaceError):
+    """The disk has no room for what the ledger was to record."""
 
 
 class LedgerLost(WorkspaceError):
@@ -133,14 +138,22 @@ def telling(workspace: Workspace, *, done: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise WorkspaceError(refused(error, workspace=workspace, done=done)) from None
+        raise kind_of(error)(refused(error, workspace=workspace, done=done)) from None
+
+
+def kind_of(error: DBAPIError) -> type[WorkspaceError]:
+    """The workspace's error that an error of the database is told as."""
+    if error.connection_invalidated:
+        return ConnectionLost
+    return NoRoom if isinstance(error.orig, sqlite3.Error) and may_be_full(error.orig) else WorkspaceError
 
 
 def refused(error: DBAPIError, *, workspace: Workspace, done: str) -> str:
     """What an error of the database says of the ledger, and what helps where its content is none."""
     if isinstance(error.orig, sqlite3.Error) and is_damage(error.orig):
         return damaged(workspace.ledger, str(error.orig))
-    return f"the ledger {ledger_place(workspace)} cannot be {done}: {error.orig}"
+    helps = "; its disk is full: `knockout gc` shows what may go" if is_full(workspace.folder) else ""
+    return f"the ledger {ledger_place(workspace)} cannot be {done}: {error.orig}{helps}"
 
 
 def damaged(path: Path, why: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from knockout.errors import WorkspaceError
-from knockout.ledger.reserve import give_up
+from knockout.ledger.reserve import NUM_BYTES
 
 VARIABLE = "KNOCKOUT_HOME"
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -28,8 +28,8 @@ class Workspace:
     """Where each thing lies."""
 
     folder: Path
-    is_only_looked_at: bool = False
-    """Whether a command opened it that looks or frees room: it may take of what is kept for a full disk."""
+    reserve_left: int = NUM_BYTES
+    """Down to so many bytes the command that opened it may take of the room that is kept for a full disk."""
 
     @property
     def ledger(self) -> Path:
@@ -58,8 +58,9 @@ def find_workspace(folder: Path | None = None) -> Workspace:
     return Workspace((folder or Path(os.environ.get(VARIABLE) or ".knockout")).absolute())
 
 
-def open_workspace(folder: Path | None = None, *, to_look: bool = False) -> Workspace:
-    """The same workspace, to work in it; made when it is not there. `to_look` opens it also where its disk is full.
+def open_workspace(folder: Path | None = None, *, reserve_left: int = NUM_BYTES) -> Workspace:
+    """The same workspace, to work in it; made when it is not there. With less than all of the reserve left (LOOKING for a
+    command that looks, FREEING for one that makes room), it is opened also where its disk is full.
 
     Raises:
         WorkspaceError: it cannot be made or written.
@@ -77,12 +78,12 @@ def open_workspace(folder: Path | None = None, *, to_look: bool = False) -> Work
         with tempfile.TemporaryFile(dir=path) as probe:
             probe.write(b"writable?")
     except OSError as error:
-        if not (to_look and error.errno in FULL and give_up(path)):
+        if error.errno not in FULL or reserve_left == NUM_BYTES:
             helps = f"free some, as with `knockout gc`, or set {VARIABLE}" if error.errno in FULL else f"set {VARIABLE}"
             raise WorkspaceError(
                 f"the workspace {path} cannot be written: {error.strerror}; {helps} to a folder of yours with free space"
             ) from None
-    return Workspace(path, is_only_looked_at=to_look)
+    return Workspace(path, reserve_left=reserve_left)
 
 
 def write_atomically(path: Path, *, text: str | None = None, data: bytes | None = None) -> None:

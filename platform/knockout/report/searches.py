@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from knockout.judge.pruned import Search, in_full, overlooked, pruned_trials
+from knockout.judge.sentences import listed
 
 NOT_RANGES = ("trials", "seeds", "sampler", "pruner", "extend")
 """Keys of `tune` that are no setting's path."""
@@ -54,8 +55,8 @@ def pruning_check(searches: Sequence[Search]) -> str | None:
     if not (known := in_full(pruned)):
         return None
     trained = f"all {len(pruned)}" if len(known) == len(pruned) else f"{len(known)} of {len(pruned)}"
-    others = [f"that of {search['variant']}" for search in searches if overlooked(search) is not None]
-    who = ", ".join(others) or "no search"
+    others = [search["variant"] for search in searches if overlooked(search) is not None]
+    who = f"the {'search' if len(others) == 1 else 'searches'} of {listed(others)}" if others else "no search"
     return f"{trained} pruned trials were trained to their ends as well: {who} would have chosen otherwise"
 
 

@@ -263,8 +263,7 @@ def stop(workspace: Path, *, server: Server, say: Say = lambda _: None) -> bool:
     """`down` for one service. Returns whether anything of it was running."""
     path = server.state(workspace)
     if (before := state.left_behind(workspace, server=server)) is not None:
-        say(f"{server.name} still runs for {before}, where this workspace was: {state.ends(before)}")
-        return False
+        raise ServiceError(f"{server.name} still runs for {before}, where this workspace was: {state.ends(before)}")
     service = state.read(workspace, server=server)
     guards: list[Process] = [service.guard] if service is not None and state.running(service, path=path) else []
     # The guard ends what is below it, within its own grace; then come leftovers of a guard that was killed.

@@ -10,8 +10,10 @@ import shutil
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from knockout.services.relocation import REMEDY
+from knockout.services.sqlite import trouble
 from knockout.tracking import naming
-from knockout.tracking.inspection import Shown, is_there, shown
+from knockout.tracking.inspection import Shown, database, is_there, shown
 from knockout.tracking.store import connect, folder
 
 
@@ -33,12 +35,24 @@ class Remover:
         return [place for place in places if place.is_dir() and place.resolve().is_relative_to(root)]
 
     def remove(self, identity: str) -> None:
-        """Take every run of an identity out of the store, for good."""
+        """Take every run of an identity out of the store, for good.
+
+        Raises:
+            WorkspaceError: the store cannot be written: its disk is full, or another process holds it.
+        """
         places = self.files(identity)
-        for run in self._runs.pop(identity, ()):
-            if self._client is None:
-                self._client = connect(self._workspace)
-            self._client.delete_run(run.run_id)
-            self._client._tracking_client.store._hard_delete_run(run.run_id)  # what `mlflow gc` does
+        for run in self._runs.get(identity, ()):
+            self._delete(run.run_id)
+        self._runs.pop(identity, None)
         for place in places:
             shutil.rmtree(place)
+
+    def _delete(self, run_id: str) -> None:
+        if self._client is None:
+            self._client = connect(self._workspace)
+        try:
+            self._client._tracking_client.store._hard_delete_run(run_id)  # what `mlflow gc` does
+        except Exception as error:  # MLflow's, around SQLAlchemy's, around SQLite's
+            if (found := trouble(error, path=database(self._workspace), remedy=REMEDY)) is None:
+                raise
+            raise found from None

@@ -237,7 +237,9 @@ def _thing(kind: Kind, path: Path, *, ledger: Ledger) -> Candidate:
 
 def _drop_weights(ledger: Ledger, one: Candidate) -> bool:
     """Of a result as it lies there, since nobody writes to it; of another run under a lease, so that nobody begins it."""
-    folder, entry, owner = ledger.workspace.run(one.name), entries(ledger)[one.name], this_process()
+    folder, entry, owner = ledger.workspace.run(one.name), entries(ledger).get(one.name), this_process()
+    if entry is None:
+        return False
     if entry.finished:
         drop_weights(folder)
         return True
@@ -260,13 +262,20 @@ def _remove_search(ledger: Ledger, one: Candidate) -> bool:
 
 
 def _remove_run(ledger: Ledger, one: Candidate, *, remover: Remover) -> bool:
-    """Under a lease, so that nobody begins it; the ledger last, so that what is cut off here can be done again."""
-    owner = this_process()
-    if not take(ledger, one.name, owner=owner):
+    """Under a lease, so that nobody begins it; the ledger last, so that what is cut off here can be done again. The weights
+    go first: on a full disk MLflow needs room to let a run go.
+    """
+    entry, owner = entries(ledger).get(one.name), this_process()
+    if entry is None or not take(ledger, one.name, owner=owner):
         return False
-    remover.remove(one.name)
-    _remove(one.paths)
-    forget(ledger, one.name, owner=owner)
+    try:
+        drop_weights(ledger.workspace.run(one.name))
+        remover.remove(one.name)
+        _remove(one.paths)
+        forget(ledger, one.name, owner=owner)
+    except BaseException:
+        give_back(ledger, entry, owner=owner)
+        raise
     return True
 
 
