@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from commands import ALONE
-from mlflow import MlflowClient
 from sqlalchemy import event
 
 from knockout.errors import InputError, RunError, WorkspaceError
@@ -268,25 +267,23 @@ def test_weights_of_cited_runs_go_on_request_and_what_they_measured_stays(place:
     assert (code, "nothing to train" in said) == (0, True), said
 
 
-def test_a_run_that_mlflow_cannot_let_go_stays_as_it_was(
-    place: Workspace, uncited: str, finished, monkeypatch: pytest.MonkeyPatch
-):
-    def impatient(workspace: Path) -> MlflowClient:
-        client = connect(workspace)
-        engine = client._tracking_client.store.engine
-        event.listen(engine, "connect", lambda connection, _: connection.execute("PRAGMA busy_timeout = 50"))
-        engine.dispose()
-        return client
+def test_a_run_that_mlflow_cannot_let_go_stays_as_it_was(place: Workspace, uncited: str, finished):
+    engine = connect(place.folder)._tracking_client.store.engine  # one for all clients of a process
 
-    monkeypatch.setattr("knockout.tracking.removal.connect", impatient)
+    def refuse(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA query_only = 1")
+
     stopped(place, uncited, seconds_ago=10.0)
     asked = ["gc", "--state", "cancelled", "--yes", "--workspace", str(place.folder)]
     query = "SELECT state, reason, host FROM runs WHERE identity = ?"
     before = rows(place.ledger, query, uncited)
-    with closing(sqlite3.connect(place.folder / "mlflow" / "mlflow.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        code, said = finished.here(*asked)
-    assert (code, said) == (2, f"{place.folder / 'mlflow' / 'mlflow.db'} cannot be read or written: database is locked\n")
+    engine.dispose()
+    event.listen(engine, "connect", refuse)
+    code, said = finished.here(*asked)
+    event.remove(engine, "connect", refuse)
+    engine.dispose()
+    database = place.folder / "mlflow" / "mlflow.db"
+    assert (code, said) == (2, f"{database} cannot be read or written: attempt to write a readonly database\n")
     assert rows(place.ledger, query, uncited) == before
     assert before[0][0] == "cancelled"
     code, said = finished.here(*asked)
