@@ -137,6 +137,11 @@ def test_pruned_trials_that_are_trained_to_their_ends_say_whether_the_choice_wou
         code, said = home.run(*command)
         assert code == 0, said
         assert command == ("tuned", "--check-pruning") or "nothing to train" in said
+        if command == ("tuned", "--check-pruning"):
+            facts = home.facts("tuned")
+            trained = [t for one in facts["study"]["tuned"] for t in one["trials"] if not t["reused"]]
+            assert {trial["state"] for trial in trained} == {"pruned"}
+            assert facts["seconds"]["training"] == pytest.approx(sum(trial["seconds"] for trial in trained))
     trials = [trial for one in home.facts("tuned")["study"]["tuned"] for trial in one["trials"]]
     pruned = [trial for trial in trials if trial["state"] == "pruned"]
     assert pruned

@@ -218,7 +218,7 @@ def _circumstances(facts: Mapping[str, Any], *, size: str) -> Iterator[str]:
     if tune := study.get("tune"):
         yield _plain(f"- Search: {settings(tune)}")
     if checked := pruning_check(found):
-        yield _plain(f"- Pruning: {checked}")
+        yield _plain(f"- Pruning: {checked}; their training is part of the cost")
     pruned = f"; {saving(found)}" if num_pruned(found) else ""
     yield f"- Cost: {cost(whole)}, {words.number(whole.flops)} FLOPs{pruned}"
     yield _plain(f"- Machine: {', '.join(part for part in parts if part)}")

@@ -335,6 +335,8 @@ class Road:
         stop = self.limits.stop
         if not self.runs:  # the time was over before they were asked for
             self.runs = bind(self._tuned_plan(), prepared=self.prepared)
+        trained = frozenset(identity for identity, execution in self.executions.items() if not execution.reused)
+        tuned = [self.tuned[key][1] for cell in self.plan.cells if (key := (cell.variant, cell.size)) in self.tuned]
         concluding = conclude(
             self.plan,
             runs=self.runs,
@@ -342,7 +344,7 @@ class Road:
             ledger=self.ledger,
             seconds=time.monotonic() - self.started,
             reused={identity: execution.reused for identity, execution in self.executions.items()},
-            tuned=[self.tuned[key][1] for cell in self.plan.cells if (key := (cell.variant, cell.size)) in self.tuned],
+            tuned=[one.anew(known=self.ledger.runs, trained=trained) for one in tuned],
             revision=self.revision,
             ending=stop.ending if stop.is_set() else None,
         )

@@ -6,12 +6,17 @@ its decisions alone.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from knockout.ledger.store import LedgerRun
 from knockout.report.searches import saved_share, sentence
 from knockout.search.trial import Trial
 from knockout.submission.bind import BoundRun
+
+Known = Callable[[Collection[str]], list[LedgerRun]]
+"""What the ledger says of runs."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,17 @@ class Cost:
     seconds: float
     tokens: int
     flops: float
+
+
+def cost_of(runs: Sequence[BoundRun], *, known: Known) -> Cost:
+    """What the ledger says that some runs have cost so far."""
+    ended = {one.identity: one for one in known([run.identity for run in runs])}
+    shares = [(run, ended[run.identity]) for run in runs if run.identity in ended]
+    return Cost(
+        seconds=sum(one.seconds for _, one in shares),
+        tokens=sum(run.tokens * one.step // one.planned_steps for run, one in shares),
+        flops=sum(run.flops * one.step / one.planned_steps for run, one in shares),
+    )
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,11 @@ class TriedPoint:
     """One for each tuning seed; the later ones of a pruned trial were never run for the search."""
     reused: bool
     """Whether its runs were there before this submission."""
+
+    def anew(self, *, known: Known, trained: frozenset[str]) -> TriedPoint:
+        """The trial with what its runs have cost by now; `trained` are those that this submission trained."""
+        reused = self.reused and trained.isdisjoint(run.identity for run in self.runs)
+        return replace(self, cost=cost_of(self.runs, known=known), reused=reused)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `last` is the (step, loss) of its newest evaluation."""
@@ -58,6 +79,10 @@ class Tuned:
     """Settings whose logarithm was searched."""
     metric: str
     """What the trials went by."""
+
+    def anew(self, *, known: Known, trained: frozenset[str]) -> Tuned:
+        """The search with what its trials have cost by now; see TriedPoint."""
+        return replace(self, points=tuple(point.anew(known=known, trained=trained) for point in self.points))
 
     @property
     def trials(self) -> tuple[Trial, ...]:

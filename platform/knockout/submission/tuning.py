@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,14 +37,12 @@ from knockout.services.locks import acquired
 from knockout.services.waiting import TELL_AFTER_SECONDS, Say
 from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
-from knockout.submission.tuned import Cost, TriedPoint, Tuned
+from knockout.submission.tuned import Known, TriedPoint, Tuned, cost_of
 from knockout.training.execute import Early, Execution, never
 from knockout.training.sharing import FollowedMetrics
 
 Run = Callable[[BoundRun, Early], Execution]
 """Brings a run to its result, or to where it is ended early."""
-Known = Callable[[Collection[str]], list[LedgerRun]]
-"""What the ledger says of runs."""
 
 
 def tune_cell(
@@ -129,16 +127,9 @@ class _Trying:
     def point(self, trial: Trial, *, known: Known) -> TriedPoint:
         """A trial with what the ledger says that it cost."""
         runs = self._runs(trial)
-        ended = {one.identity: one for one in known([run.identity for run in runs])}
-        shares = [(run, ended[run.identity]) for run in runs if run.identity in ended]
-        cost = Cost(
-            seconds=sum(one.seconds for _, one in shares),
-            tokens=sum(run.tokens * one.step // one.planned_steps for run, one in shares),
-            flops=sum(run.flops * one.step / one.planned_steps for run, one in shares),
-        )
         as_run = replace(trial, values=_as_run(self.cell, trial.values))
         reused = not any(run.identity in self.trained for run in runs)
-        return TriedPoint(as_run, cost, runs=tuple(runs), reused=reused)
+        return TriedPoint(as_run, cost_of(runs, known=known), runs=tuple(runs), reused=reused)
 
     def _runs(self, trial: Trial) -> list[BoundRun]:
         tried = with_values(self.cell, values=trial.values)
