@@ -104,6 +104,7 @@ def gc(
     ledger that knew of it was lost.
     With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
     """
+    from knockout.errors import WorkspaceError
     from knockout.ledger.kinds import found
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
@@ -118,12 +119,17 @@ def gc(
         weights_only=weights,
         cited_too=cited,
     )
-    ledger = Ledger(open_workspace(workspace, reserve_left=FREEING))
+    ledger = Ledger(open_workspace(workspace, reserve_left=FREEING if yes else LOOKING))
     reconcile(ledger)
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
     left = "".join(f"{line}\n" for line in _left(sweeping.staying(ledger, wanted=wanted)))
-    gone = list(sweeping.sweep(ledger, chosen=chosen, remover=remover)) if yes else []
+    gone: list[Candidate] = []
+    try:
+        gone.extend(sweeping.sweep(ledger, chosen=chosen if yes else (), remover=remover))
+    except WorkspaceError as refused:
+        stays = f"{len(gone)} of {len(chosen)} deleted; a run that stays may have lost its weights and checkpoints"
+        raise WorkspaceError(f"{refused}; {stays}") from None
     if as_json:
         rows = [{**asdict(one), "paths": list(map(str, one.paths)), "deleted": one in gone} for one in chosen]
         print(json.dumps(rows, indent=1))

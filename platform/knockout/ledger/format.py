@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateColumn
 
 from knockout.errors import WorkspaceError
 from knockout.ledger import postgres
-from knockout.ledger.tables import TAKEN_UP, damaged, schema
+from knockout.ledger.tables import TAKEN_UP, damaged, refused, schema
 from knockout.ledger.workspace import VARIABLE, Workspace
 from knockout.services.database import find_database
 
@@ -76,7 +76,7 @@ def misfit(workspace: Workspace) -> str | None:
             version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
             missing = lacking(connection)
     except DatabaseError as error:
-        raise WorkspaceError(damaged(path, str(error.orig))) from None
+        raise WorkspaceError(refused(error, workspace=workspace, done="read")) from None
     finally:
         engine.dispose()
     if sound != "ok":

@@ -48,9 +48,8 @@ class Remover:
             shutil.rmtree(place)
 
     def _delete(self, run_id: str) -> None:
-        if self._client is None:
-            self._client = connect(self._workspace)
         try:
+            self._client = self._client or connect(self._workspace)
             self._client._tracking_client.store._hard_delete_run(run_id)  # what `mlflow gc` does
         except Exception as error:  # MLflow's, around SQLAlchemy's, around SQLite's
             if (found := trouble(error, path=database(self._workspace), remedy=REMEDY)) is None:

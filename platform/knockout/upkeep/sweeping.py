@@ -14,7 +14,7 @@ from typing import Literal
 
 from knockout.corpus.building import abandoned
 from knockout.corpus.lookup import folders_by_digest
-from knockout.errors import InputError
+from knockout.errors import InputError, WorkspaceError
 from knockout.ledger.aside import FOLDER, LOG
 from knockout.ledger.inventory import (
     Entry,
@@ -29,6 +29,7 @@ from knockout.ledger.inventory import (
 )
 from knockout.ledger.kinds import found, is_folder, remove
 from knockout.ledger.process import this_process
+from knockout.ledger.reserve import is_full
 from knockout.ledger.store import CLAIMABLE, FINISHED, PRUNED, Ledger
 from knockout.tracking.removal import Remover
 from knockout.training.result import drop_weights, weight_files
@@ -143,19 +144,34 @@ def staying(ledger: Ledger, *, wanted: Wanted) -> Staying:
 
 
 def sweep(ledger: Ledger, *, chosen: Iterable[Candidate], remover: Remover) -> Iterator[Candidate]:
-    """Take things away; each that is gone. A run that somebody asked for meanwhile stays."""
+    """Take things away; each that is gone. A run that somebody asked for meanwhile stays.
+
+    Raises:
+        WorkspaceError: something could not be taken away; on a full disk once the others are, which makes room.
+    """
+    refused: WorkspaceError | None = None
     for one in chosen:
-        match one.kind:
-            case "weights":
-                gone = _drop_weights(ledger, one)
-            case "run":
-                gone = _remove_run(ledger, one, remover=remover)
-            case "search":
-                gone = _remove_search(ledger, one)
-            case _:
-                gone = _remove(one.paths)
-        if gone:
-            yield one
+        try:
+            if _take_away(ledger, one, remover=remover):
+                yield one
+        except WorkspaceError as error:
+            if not is_full(ledger.workspace.folder):
+                raise
+            refused = refused or error
+    if refused is not None:
+        raise refused
+
+
+def _take_away(ledger: Ledger, one: Candidate, *, remover: Remover) -> bool:
+    match one.kind:
+        case "weights":
+            return _drop_weights(ledger, one)
+        case "run":
+            return _remove_run(ledger, one, remover=remover)
+        case "search":
+            return _remove_search(ledger, one)
+        case _:
+            return _remove(one.paths)
 
 
 @dataclass(frozen=True)
