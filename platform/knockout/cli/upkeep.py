@@ -14,7 +14,9 @@ from knockout.cli.options import AsJson, Home
 from knockout.ledger.reserve import FREEING, LOOKING
 
 if TYPE_CHECKING:
+    from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import Workspace
+    from knockout.tracking.removal import Remover
     from knockout.upkeep.doctor import Diagnosis, Repaired
     from knockout.upkeep.sweeping import Candidate, Staying
 
@@ -104,8 +106,6 @@ def gc(
     ledger that knew of it was lost.
     With --yes it is deleted, from ledger, files and MLflow alike; a study that asks for it trains it again.
     """
-    from knockout.errors import WorkspaceError
-    from knockout.ledger.kinds import found
     from knockout.ledger.store import Ledger
     from knockout.ledger.workspace import open_workspace
     from knockout.tracking.removal import Remover
@@ -124,32 +124,47 @@ def gc(
     remover = Remover(ledger.workspace.folder)
     chosen = sweeping.candidates(ledger, wanted=wanted, remover=remover)
     left = "".join(f"{line}\n" for line in _left(sweeping.staying(ledger, wanted=wanted)))
-    gone: list[Candidate] = []
-    try:
-        gone.extend(sweeping.sweep(ledger, chosen=chosen if yes else (), remover=remover))
-    except WorkspaceError as refused:
-        stays = f"{len(gone)} of {len(chosen)} deleted; a run that stays may have lost its weights and checkpoints"
-        raise WorkspaceError(f"{refused}; {stays}") from None
+    gone = _sweep(ledger, chosen=chosen, remover=remover) if yes else []
     if as_json:
         rows = [{**asdict(one), "paths": list(map(str, one.paths)), "deleted": one in gone} for one in chosen]
         print(json.dumps(rows, indent=1))
         print(left, end="", file=sys.stderr)
         return
     _print_candidates(chosen)
-    freed = measures.shown_bytes(sum(one.num_bytes for one in (gone if yes else chosen)))
-    others = [one for one in chosen if one not in gone]
-    kept = [one for one in others if any(found(path) is not None for path in one.paths)]
-    told = [f"{len(kept)} in use by now, and kept"] if kept else []
-    told += [f"{len(others) - len(kept)} gone before"] if len(kept) < len(others) else []
     print(left, end="")
     if not chosen:
         print("nothing may go")
+    elif yes:
+        print(_deleted(gone, chosen=chosen))
     else:
-        print(
-            "; ".join([f"deleted {len(gone)}, {freed}", *told])
-            if yes
-            else f"{len(chosen)} may go, {freed}; --yes deletes them"
-        )
+        print(f"{len(chosen)} may go, {measures.shown_bytes(sum(one.num_bytes for one in chosen))}; --yes deletes them")
+
+
+def _sweep(ledger: Ledger, *, chosen: list[Candidate], remover: Remover) -> list[Candidate]:
+    """What is gone. Raises WorkspaceError, which says how much is, where not all could be taken away."""
+    from knockout.errors import WorkspaceError
+    from knockout.upkeep.sweeping import sweep
+
+    gone: list[Candidate] = []
+    try:
+        gone.extend(sweep(ledger, chosen=chosen, remover=remover))
+    except WorkspaceError as refused:
+        stays = f"{len(gone)} of {len(chosen)} deleted; a run that stays may have lost its weights and checkpoints"
+        raise WorkspaceError(f"{refused}; {stays}") from None
+    return gone
+
+
+def _deleted(gone: list[Candidate], *, chosen: list[Candidate]) -> str:
+    """How much is gone, and what became of the rest."""
+    from knockout.ledger.kinds import found
+    from knockout.upkeep.measures import shown_bytes
+
+    others = [one for one in chosen if one not in gone]
+    kept = [one for one in others if any(found(path) is not None for path in one.paths)]
+    told = [f"deleted {len(gone)}, {shown_bytes(sum(one.num_bytes for one in gone))}"]
+    told += [f"{len(kept)} in use by now, and kept"] if kept else []
+    told += [f"{len(others) - len(kept)} gone before"] if len(kept) < len(others) else []
+    return "; ".join(told)
 
 
 def _left(staying: Staying) -> Iterator[str]:
