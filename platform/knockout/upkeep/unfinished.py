@@ -45,10 +45,12 @@ def unusable(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
 
 def reaches(folder: Path) -> int:
     """The step from which a run without a result could go on, as far as is seen without torch; 0 where from none."""
-    if any(misfits(folder)):
-        return 0
-    covered = cover(folder).step
-    return max((step for path in checkpoint_files(folder) if (step := int(path.stem)) <= covered), default=0)
+    return 0 if any(misfits(folder)) else _newest(folder, up_to=cover(folder).step)
+
+
+def _newest(folder: Path, *, up_to: int) -> int:
+    """The step of the newest checkpoint up to a step; 0 where there is none."""
+    return max((step for path in checkpoint_files(folder) if (step := int(path.stem)) <= up_to), default=0)
 
 
 def _checkpoints(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
@@ -72,8 +74,8 @@ def _beyond(folder: Path, *, workspace: Workspace) -> Iterator[Finding]:
     beyond = [path for path in (*checkpoints, *written) if int(path.stem) > covered.step]
     if not checkpoints or not beyond:
         return
-    usable = [int(path.stem) for path in checkpoints if int(path.stem) <= covered.step]
-    goes_on = f"goes on from step {usable[-1]}" if usable else "is trained from its start"
+    step = _newest(folder, up_to=covered.step)
+    goes_on = f"goes on from step {step}" if step else "is trained from its start"
     remedy = f"moves what lies beyond to lost+found/; the run {goes_on}"
     repair = partial(_set_all_aside, beyond, workspace=workspace, why=covered.said)
     yield Finding("damaged run", _where(folder, workspace), covered.said.replace(f"{folder}/", ""), remedy, repair)
