@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from knockout.judge.calculation.calculated import CalculatedVerdict
+from knockout.report.outcomes import STYLES
 
 WIDE = 140
 """Columns from which on the table is easier to read than lines."""
-STYLES = {"supported": "bold green", "refuted": "bold red"}
 
 
 def calculated_verdicts(verdicts: Sequence[CalculatedVerdict], *, console: Console) -> RenderableType:

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from knockout.judge.controls import ControlResult
@@ -20,48 +18,24 @@ from knockout.judge.flag import DOUBTS
 from knockout.judge.records import RunRecord
 from knockout.judge.verdict import Verdict
 from knockout.report import words
+from knockout.report.fitting import Fitting, fitting
+from knockout.report.outcomes import OutcomeRow, outcome_table
 from knockout.report.searches import Search, pruning_check, study_saving
 
-_STYLES = {
-    "supported": "bold green",
-    "refuted": "bold red",
-    "inconclusive": "bold yellow",
-    "not run": "bold dim",
-}
 _WIDE = 100
 _NARROW = 70
 _LEAST = 12
 """Characters of a name that stay together however narrow the terminal is."""
 
 
-def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> Table:
-    """One row a claim and size, for this console's width: verdict, effect with interval, seeds, cost, and
-    the reason.
-    """
-    wide = console.width >= _WIDE
-    table = _table(console)
-    for heading in ("claim", "size", "verdict"):
-        table.add_column(heading, no_wrap=True)
-    if wide:
-        table.add_column("effect", no_wrap=True)
-        table.add_column("seeds", justify="right")
-        table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold", ratio=1)
+def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> RenderableType:
+    """One row a claim and size, for this console's width: verdict, effect with interval, seeds, cost, and why."""
+    rows: list[OutcomeRow] = []
     for verdict in verdicts:
-        numbers = (
-            words.effect(asdict(verdict)),
-            str(verdict.num_seeds),
-            words.duration(verdict.cost_seconds),
-        )
+        numbers = (words.effect(asdict(verdict)), str(verdict.num_seeds), words.duration(verdict.cost_seconds))
         why = f"{verdict.reason} ({verdict.note})" if verdict.note else verdict.reason
-        table.add_row(
-            Text(verdict.claim),
-            Text(verdict.size),
-            Text(verdict.outcome, style=_STYLES[verdict.outcome]),
-            *(map(Text, numbers) if wide else ()),
-            Text(why),
-        )
-    return table
+        rows.append(OutcomeRow((verdict.claim, verdict.size), verdict.outcome, numbers, why))
+    return outcome_table(rows, headings=("claim", "size"), console=console)
 
 
 def control_lines(controls: Sequence[ControlResult]) -> Iterator[Text]:
@@ -93,7 +67,7 @@ def tuning_lines(searches: Sequence[Search]) -> Iterator[Text]:
             yield Text(f"pruning: {checked}", style="dim")
 
 
-def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:
+def metric_table(records: Sequence[RunRecord], *, console: Console) -> Fitting:
     """Final metrics by size and variant, mean ± sd over finished seeds; what diverged or failed is named."""
     # Polars costs 0.14 s, which a table of verdicts alone need not wait for.
     from knockout.report import figures, tables
@@ -104,7 +78,7 @@ def metric_table(records: Sequence[RunRecord], *, console: Console) -> Table:
     columns = [name for name in recorded if seeing or name != "generation_loss"]
     if console.width < _NARROW:
         columns = [name for name in columns if name in ("val_loss", "generation_loss")]
-    table = _table(console)
+    table = fitting(console)
     for heading in ("size", "variant"):
         longest = max((len(row[heading]) for row in rows), default=0)
         table.add_column(heading, overflow="fold", min_width=min(longest, _LEAST))
@@ -131,10 +105,3 @@ def plain_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         note = f" ({verdict.note})" if verdict.note else ""
         yield f"{verdict.claim} at {verdict.size}: {verdict.outcome}{note}: {verdict.reason}"
-
-
-def _table(console: Console) -> Table:
-    """Boxed on a terminal; aligned plain text elsewhere."""
-    if console.is_terminal:
-        return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    return Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))

@@ -1,7 +1,4 @@
-"""Verdicts of training from several studies, in one table for a terminal.
-
-The invariant: nothing is cut off; a narrow terminal loses columns that the sentence beside them repeats.
-"""
+"""Verdicts of training from several studies, in one table for a terminal."""
 
 from __future__ import annotations
 
@@ -9,21 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, RenderableType
 
 from knockout.report import words
+from knockout.report.outcomes import STYLES, OutcomeRow, outcome_table
 from knockout.report.spent import Spent
-
-STYLES = {
-    "supported": "bold green",
-    "refuted": "bold red",
-    "inconclusive": "bold yellow",
-    "not run": "bold dim",
-}
-_WIDE = 110
 
 
 @dataclass(frozen=True)
@@ -64,27 +51,10 @@ class TrainedVerdict:
         }
 
 
-def trained_verdicts(rows: Sequence[TrainedVerdict], *, console: Console) -> Table:
+def trained_verdicts(rows: Sequence[TrainedVerdict], *, console: Console) -> RenderableType:
     """One row a claim and size, for this console's width: study, verdict, effect with interval, seeds, cost, and why."""
-    wide = console.width >= _WIDE
-    table = _table(console)
-    for heading in ("claim", "study", "size", "verdict"):
-        table.add_column(heading, no_wrap=wide or heading == "verdict", overflow="fold")
-    if wide:
-        table.add_column("effect", no_wrap=True)
-        table.add_column("seeds", justify="right")
-        table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold", ratio=1)
-    for row in rows:
-        table.add_row(
-            Text(row.claim),
-            Text(row.study),
-            Text(row.size),
-            Text(row.outcome, style=STYLES[row.outcome]),
-            *(map(Text, _numbers(row.found)) if wide else ()),
-            Text(_why(row)),
-        )
-    return table
+    told = [OutcomeRow((row.claim, row.study, row.size), row.outcome, _numbers(row.found), _why(row)) for row in rows]
+    return outcome_table(told, headings=("claim", "study", "size"), console=console)
 
 
 def totals(rows: Sequence[TrainedVerdict], *, spent: Spent) -> str:
@@ -116,10 +86,3 @@ def _why(row: TrainedVerdict) -> str:
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _table(console: Console) -> Table:
-    """Boxed on a terminal; aligned plain text elsewhere."""
-    if console.is_terminal:
-        return Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    return Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))

@@ -16,10 +16,10 @@ from knockout.declare.plan import Plan
 from knockout.ledger.identity import flatten
 from knockout.ledger.ticks import Tick
 from knockout.report.accounts import number
+from knockout.report.fitting import Fitting
 from knockout.report.words import as_yaml
 from knockout.services import ServiceStatus
 from knockout.submission.duration import Duration
-from knockout.submission.fitting import Fitting
 from knockout.submission.preview import CellPreview, Preview
 from knockout.submission.schedules import Known
 from knockout.submission.slots import usable_cores
