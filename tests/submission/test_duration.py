@@ -13,13 +13,22 @@ from knockout.account import count
 from knockout.declare.document import Document
 from knockout.declare.plan import Cell
 from knockout.declare.settings import defaults
+from knockout.declare.tune import Tune
 from knockout.ledger.speeds import CALIBRATION, Speed, recall, remember
 from knockout.ledger.store import Ledger
 from knockout.ledger.workspace import open_workspace
 from knockout.submission import duration as module
 from knockout.submission.calibrating import Calibrator
 from knockout.submission.duration import START_SECONDS, duration
-from knockout.submission.estimating import CHECKPOINT_SECONDS, END_SECONDS, cell_shape, closed_form, paces, run_seconds
+from knockout.submission.estimating import (
+    CHECKPOINT_SECONDS,
+    END_SECONDS,
+    cell_shape,
+    closed_form,
+    paces,
+    run_seconds,
+    whole_trials,
+)
 from knockout.submission.schedule import makespan
 
 TINY: dict[str, Any] = {
@@ -118,6 +127,26 @@ def test_judged_runs_share_the_slots_after_the_searches_whose_trials_follow_one_
     assert found.measured_share == pytest.approx(1.0)
     assert found.core_seconds == pytest.approx(3 * 10 + 30 + 4 * 10 + 2 * 30)
     assert found.seconds == pytest.approx(START_SECONDS + 60.0 + 30.0)
+
+
+@pytest.mark.parametrize(
+    ("pruner", "left", "whole"),
+    [
+        ({"kind": "none"}, 5, 5.0),
+        ({"kind": "slack", "startup": 1, "after": 0.25}, 5, 1 + 4 * 0.625),
+        ({"kind": "slack", "startup": 1, "after": 0.25}, 3, 3 * 0.625),
+        ({"kind": "median", "startup": 2, "after": 0.5}, 5, 2 + 3 * 0.75),
+        ({"kind": "median", "startup": 9, "after": 0.5}, 5, 5.0),
+        ({"kind": "hyperband", "after": 0.125}, 5, 1 + 4 * 0.5625),
+        ({"kind": "slack", "startup": 1, "after": 0.25}, 1, 0.625),
+        ({"kind": "slack", "startup": 1, "after": 0.25}, 0, 0.0),
+    ],
+)
+def test_a_trial_that_pruning_may_end_counts_with_the_middle_of_what_it_may_take(pruner: dict, left: int, whole: float):
+    tune = Tune.model_validate({"learning_rate": {"low": 0.001, "high": 0.1}, "trials": 5, "pruner": pruner})
+    assert whole_trials(left, tune=tune) == pytest.approx(whole)
+    twice = tune.model_copy(update={"seeds": 2})
+    assert whole_trials(2 * left, tune=twice) == pytest.approx(2 * whole)
 
 
 def test_runs_of_one_shape_and_other_budgets_are_told_from_the_same_figure(ledger: Ledger):

@@ -119,11 +119,13 @@ def show_trained(studies: Studies, *, workspace: Path | None, silent: bool) -> l
 
 def show_plans(studies: Studies, *, workspace: Path | None, as_json: bool) -> list[str]:
     """Show what training would run, and about how long; a line for each study that is refused."""
-    place, missed, plans = open_workspace(workspace), refusals(studies), list[Preview]()
+    place, missed, plans, before = open_workspace(workspace), refusals(studies), list[Preview](), set[str]()
     for study in studies:
         if isinstance(study, ClaimedStudy):
             try:
-                plans.append(preview(plan_study(study.loaded), base=study.loaded.corpus_base, workspace=place))
+                plans.append(
+                    preview(plan_study(study.loaded), base=study.loaded.corpus_base, workspace=place, before=before)
+                )
             except InputError as error:
                 missed.append(f"{study.name}: refused: {error}")
     if as_json:

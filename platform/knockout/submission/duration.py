@@ -1,7 +1,7 @@
 """About how long a plan takes here.
 
-The invariant: every run counts with what is known of its own shape on this machine, at this moment; trials that pruning may
-end count in full.
+The invariant: every run counts with what is known of its own shape on this machine, at this moment; how far trials go that
+pruning may end is not known of any, and they count with the middle of what they may take.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Duration:
 def duration(
     to_do: Sequence[Cell],
     *,
-    searches: Sequence[tuple[Cell, int]],
+    searches: Sequence[tuple[Cell, float]],
     exam_tokens: int,
     ledger: Ledger,
     calibrator: Calibrator | None,
     devices: int = 1,
 ) -> Duration:
-    """How long runs of the cells `to_do` take, after the searches, each a cell with the runs that it has left.
+    """How long runs of the cells `to_do` take, after the searches, each a cell with the whole runs that it has left.
 
     What is known is of one device; a run on several is taken to be as many times as fast.
 
@@ -74,7 +74,7 @@ def duration(
 class _Shape:
     """All runs of one shape: their cells, each with how many."""
 
-    cells: tuple[tuple[Cell, int], ...]
+    cells: tuple[tuple[Cell, float], ...]
 
     @property
     def cell(self) -> Cell:
@@ -86,8 +86,8 @@ class _Shape:
         return sum(runs * run_seconds(cell, speed=pace.speed) for cell, runs in self.cells)
 
 
-def _work(counted: Collection[tuple[Cell, int]], *, exam_tokens: int) -> dict[str, _Shape]:
-    shapes: dict[str, list[tuple[Cell, int]]] = {}
+def _work(counted: Collection[tuple[Cell, float]], *, exam_tokens: int) -> dict[str, _Shape]:
+    shapes: dict[str, list[tuple[Cell, float]]] = {}
     for cell, runs in counted:
         shapes.setdefault(cell_shape(cell, exam_tokens=exam_tokens), []).append((cell, runs))
     return {name: _Shape(tuple(cells)) for name, cells in shapes.items()}

@@ -14,6 +14,7 @@ from knockout.account import count
 from knockout.declare.architecture import Architecture, at_layer
 from knockout.declare.parts import MoeFeedForward, NextTokenObjective
 from knockout.declare.plan import Cell
+from knockout.declare.tune import HyperbandPruner, NoPruner, Tune
 from knockout.ledger.speeds import Speed, shape
 
 PASS_SECONDS = 0.002
@@ -41,6 +42,20 @@ class Pace:
 
     speed: Speed
     measured: bool
+
+
+def whole_trials(left: int, *, tune: Tune) -> float:
+    """How many trial runs to their ends take as long as the last `left` ones of a search.
+
+    Pruning waits for the first trials. Each later one may end anywhere from the step on at which it may be pruned, or go to
+    its end; nobody knows before, and it counts with the middle.
+    """
+    pruner = tune.pruner
+    if isinstance(pruner, NoPruner):
+        return left
+    startup = 1 if isinstance(pruner, HyperbandPruner) else pruner.startup
+    whole = min(left, max(0, startup * tune.seeds - (tune.trials * tune.seeds - left)))
+    return whole + (left - whole) * (1.0 + pruner.after) / 2.0
 
 
 def paces(cells: Collection[Cell], *, exam_tokens: int, known: Mapping[str, Speed]) -> dict[str, Pace]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from knockout.account import count
 from knockout.corpus.prepare import Prepared, find
@@ -18,6 +18,9 @@ from knockout.ledger.workspace import Workspace
 from knockout.submission.bind import BoundRun, bind, vocabularies
 from knockout.submission.calibrating import Calibrator
 from knockout.submission.duration import Duration, duration
+
+if TYPE_CHECKING:
+    from knockout.submission.tuning import Searched
 
 
 @dataclass(frozen=True)
@@ -59,29 +62,41 @@ class Preview:
         return asdict(self)
 
 
-def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibrator | None = None) -> Preview:
-    """What the plan would do in this workspace. Prepares nothing; with a calibrator, times cells that are not known yet."""
+def preview(
+    plan: Plan,
+    *,
+    base: Path,
+    workspace: Workspace,
+    calibrator: Calibrator | None = None,
+    before: set[str] | None = None,
+) -> Preview:
+    """What the plan would do in this workspace. Prepares nothing; with a calibrator, times cells that are not known yet.
+
+    `before` names the runs and searches of plans that come before this one; they are reused, and this plan's are added.
+    """
+    before = set() if before is None else before
     found = {size: find(plan.corpus, vocabulary=size, folder=workspace.corpora, base=base) for size in vocabularies(plan)}
     prepared = {size: known for size, known in found.items() if known is not None}
     ledger = Ledger(workspace)
     ledger.reconcile()
     known = len(prepared) == len(found)
-    trials = _trials_left(plan, prepared=prepared if known else {}, workspace=workspace)
-    tuned = plan.with_cells({key: cell for key, (cell, _) in trials.items()})
+    begun = _begun(plan, prepared=prepared if known else {}, workspace=workspace)
+    tuned = plan.with_cells({key: search.cell for key, search in begun.items()})
     runs = bind(tuned, prepared=prepared) if known else []
     done = {run.identity for run in ledger.runs({run.identity for run in runs}) if run.finished}
-    to_do = _to_do(tuned, runs=runs, done=done)
-    searches = [(cell, left) for cell, left in trials.values() if left]
+    to_do = _to_do(tuned, runs=runs, done=done, searches=begun, before=before)
+    searches = [search for search in begun.values() if search.left and search.name not in before]
+    before.update(search.name for search in searches if search.name is not None)
     time = duration(
         to_do,
-        searches=searches,
+        searches=[(search.cell, search.whole) for search in searches],
         exam_tokens=plan.corpus.evaluation.tokens,
         ledger=ledger,
         calibrator=calibrator,
         devices=plan.study.runtime.devices,
     )
     ledger.close()
-    trials_to_do = sum(left for _, left in searches)
+    trials_to_do = sum(search.left for search in searches)
     return Preview(
         study=plan.study.study,
         question=plan.study.question,
@@ -95,10 +110,8 @@ def preview(plan: Plan, *, base: Path, workspace: Workspace, calibrator: Calibra
     )
 
 
-def _trials_left(
-    plan: Plan, *, prepared: Mapping[int, Prepared], workspace: Workspace
-) -> dict[tuple[str, str], tuple[Cell, int]]:
-    """For each cell that is tuned, the cell with what its search came to so far, and how many trial runs are left."""
+def _begun(plan: Plan, *, prepared: Mapping[int, Prepared], workspace: Workspace) -> dict[tuple[str, str], Searched]:
+    """How far the search of each cell is, where there is one."""
     tune = plan.study.tune
     if tune is None:
         return {}
@@ -110,11 +123,26 @@ def _trials_left(
     }
 
 
-def _to_do(plan: Plan, *, runs: Sequence[BoundRun], done: Collection[str]) -> list[Cell]:
-    """The cell of each different run that has no result; before the corpus is prepared, of every run."""
+def _to_do(
+    plan: Plan,
+    *,
+    runs: Sequence[BoundRun],
+    done: Collection[str],
+    searches: Mapping[tuple[str, str], Searched],
+    before: set[str],
+) -> list[Cell]:
+    """The cell of each different run that has no result and does not come before, to which these are added.
+
+    While the corpus is not prepared, of every run. What a search will choose is not known before its end: until then its
+    name stands for it beside a run's identity.
+    """
     if not runs:
         return [run.cell for run in (*plan.runs, *plan.controls)]
-    return list({run.identity: run.cell for run in runs if run.identity not in done}.values())
+    open_ = {key: search.name for key, search in searches.items() if search.left}
+    named = {f"{run.identity} {open_.get(_key(run.cell))}": run.cell for run in runs if run.identity not in done}
+    new = {name: cell for name, cell in named.items() if name not in before}
+    before.update(new)
+    return list(new.values())
 
 
 def _key(cell: Cell) -> tuple[str, str]:

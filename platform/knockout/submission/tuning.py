@@ -37,6 +37,7 @@ from knockout.services.locks import acquired
 from knockout.services.waiting import TELL_AFTER_SECONDS, Say
 from knockout.submission.bind import BoundRun, bind_run
 from knockout.submission.curve import RunCurve
+from knockout.submission.estimating import whole_trials
 from knockout.submission.tuned import Known, TriedPoint, Tuned, cost_of
 from knockout.training.execute import Early, Execution, never
 from knockout.training.sharing import FollowedMetrics
@@ -157,19 +158,33 @@ class _Trying:
         return execution.run
 
 
-def searched(cell: Cell, *, tune: Tune, prepared: Prepared | None, workspace: Workspace) -> tuple[Cell, int]:
-    """The cell with the best settings that its search found so far, and how many trial runs are left. Changes nothing.
+@dataclass(frozen=True)
+class Searched:
+    """How far a cell's search is."""
 
-    Trials that pruning may end count in full; those beyond the ranges are not foreseen before the last one within them.
-    """
+    name: str | None
+    """The search's, which cells that are searched alike share; None while their corpus is not prepared."""
+    cell: Cell
+    """With the best settings found so far."""
+    left: int
+    """Trial runs that are left; those beyond the ranges are not foreseen before the last one within them."""
+    whole: float
+    """Runs to their ends that take as long as those, as far as is foreseen of pruning."""
+
+
+def searched(cell: Cell, *, tune: Tune, prepared: Prepared | None, workspace: Workspace) -> Searched:
+    """How far the search of a cell is. Changes nothing."""
     trials: list[Trial] = []
-    if prepared is not None and storage.is_there(workspace.folder):
-        trials = finished_trials(storage.address(workspace.folder), name=_name(cell, tune=tune, prepared=prepared))
+    name = _name(cell, tune=tune, prepared=prepared) if prepared is not None else None
+    if name is not None and storage.is_there(workspace.folder):
+        trials = finished_trials(storage.address(workspace.folder), name=name)
     chosen = best(trials)
     within = max(0, tune.trials - len(trials))
     asked = {"accepts": partial(_is_legal, cell), "as_run": partial(_as_run, cell)}
     further = within == 0 and extension(trials, tune=tune, **asked) is not None
-    return (cell if chosen is None else with_values(cell, values=chosen.values)), (within + further) * tune.seeds
+    left = (within + further) * tune.seeds
+    found = cell if chosen is None else with_values(cell, values=chosen.values)
+    return Searched(name, found, left, whole_trials(left, tune=tune))
 
 
 def with_values(cell: Cell, *, values: Mapping[str, float]) -> Cell:
