@@ -5,12 +5,14 @@ The invariant: nothing is cut off; a narrow terminal loses the columns of number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from knockout.report import words
 from knockout.report.fitting import Fitting, fitting
 
 STYLES = {
@@ -32,6 +34,18 @@ class OutcomeRow:
     outcome: str
     numbers: tuple[str, str, str]
     why: str
+
+
+def numbers_of(found: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    """Effect with interval, seeds and cost of a verdict as reports have it; None where there is none."""
+    if found is None:
+        return words.NONE, words.NONE, words.NONE
+    return words.effect(found), str(found["num_seeds"]), words.duration(found["cost_seconds"])
+
+
+def noted(said: str, note: str | None) -> str:
+    """What is said of a verdict, and its note in brackets."""
+    return f"{said} ({note})" if note else said
 
 
 def outcome_table(rows: Sequence[OutcomeRow], *, headings: Sequence[str], console: Console) -> Fitting:

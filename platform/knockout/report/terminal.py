@@ -19,7 +19,7 @@ from knockout.judge.records import RunRecord
 from knockout.judge.verdict import Verdict
 from knockout.report import words
 from knockout.report.fitting import Fitting, fitting
-from knockout.report.outcomes import OutcomeRow, outcome_table
+from knockout.report.outcomes import OutcomeRow, noted, numbers_of, outcome_table
 from knockout.report.searches import Search, pruning_check, study_saving
 
 _WIDE = 100
@@ -30,11 +30,10 @@ _LEAST = 12
 
 def verdict_table(verdicts: Sequence[Verdict], *, console: Console) -> RenderableType:
     """One row a claim and size, for this console's width: verdict, effect with interval, seeds, cost, and why."""
-    rows: list[OutcomeRow] = []
-    for verdict in verdicts:
-        numbers = (words.effect(asdict(verdict)), str(verdict.num_seeds), words.duration(verdict.cost_seconds))
-        why = f"{verdict.reason} ({verdict.note})" if verdict.note else verdict.reason
-        rows.append(OutcomeRow((verdict.claim, verdict.size), verdict.outcome, numbers, why))
+    rows = [
+        OutcomeRow((one.claim, one.size), one.outcome, numbers_of(asdict(one)), noted(one.reason, one.note))
+        for one in verdicts
+    ]
     return outcome_table(rows, headings=("claim", "size"), console=console)
 
 
@@ -103,5 +102,4 @@ def _value(row: Mapping[str, Any] | None, *, console: Console) -> str:
 def plain_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """One line a verdict, for logs."""
     for verdict in verdicts:
-        note = f" ({verdict.note})" if verdict.note else ""
-        yield f"{verdict.claim} at {verdict.size}: {verdict.outcome}{note}: {verdict.reason}"
+        yield f"{verdict.claim} at {verdict.size}: {noted(verdict.outcome, verdict.note)}: {verdict.reason}"

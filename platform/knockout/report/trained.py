@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from knockout.report import words
-from knockout.report.outcomes import STYLES, OutcomeRow, outcome_table
+from knockout.report.outcomes import STYLES, OutcomeRow, noted, numbers_of, outcome_table
 from knockout.report.spent import Spent
 
 
@@ -53,7 +53,7 @@ class TrainedVerdict:
 
 def trained_verdicts(rows: Sequence[TrainedVerdict], *, console: Console) -> RenderableType:
     """One row a claim and size, for this console's width: study, verdict, effect with interval, seeds, cost, and why."""
-    told = [OutcomeRow((row.claim, row.study, row.size), row.outcome, _numbers(row.found), _why(row)) for row in rows]
+    told = [OutcomeRow((row.claim, row.study, row.size), row.outcome, numbers_of(row.found), _why(row)) for row in rows]
     return outcome_table(told, headings=("claim", "study", "size"), console=console)
 
 
@@ -73,15 +73,8 @@ def cost(spent: Spent) -> str:
     return f"{_many(spent.num_runs, 'run')}{trials}, {words.duration(spent.seconds)} of training"
 
 
-def _numbers(found: Mapping[str, Any] | None) -> tuple[str, str, str]:
-    if found is None:
-        return words.NONE, words.NONE, words.NONE
-    return words.effect(found), str(found["num_seeds"]), words.duration(found["cost_seconds"])
-
-
 def _why(row: TrainedVerdict) -> str:
-    note = row.found["note"] if row.found is not None else None
-    return f"{row.reason} ({note})" if note else row.reason
+    return noted(row.reason, row.found["note"] if row.found is not None else None)
 
 
 def _many(number: int, noun: str) -> str:

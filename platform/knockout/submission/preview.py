@@ -85,8 +85,7 @@ def preview(
     runs = bind(tuned, prepared=prepared) if known else []
     done = {run.identity for run in ledger.runs({run.identity for run in runs}) if run.finished}
     to_do = _to_do(tuned, runs=runs, done=done, searches=begun, before=before)
-    searches = [search for search in begun.values() if search.left and search.name not in before]
-    before.update(search.name for search in searches if search.name is not None)
+    searches = _searches(begun, before=before)
     time = duration(
         to_do,
         searches=[(search.cell, search.whole) for search in searches],
@@ -143,6 +142,16 @@ def _to_do(
     new = {name: cell for name, cell in named.items() if name not in before}
     before.update(new)
     return list(new.values())
+
+
+def _searches(begun: Mapping[tuple[str, str], Searched], *, before: set[str]) -> list[Searched]:
+    """Each different search that has trials left and does not come before, to which these are added.
+
+    While the corpus is not prepared, none has a name, and each counts.
+    """
+    named = {search.name or key: search for key, search in begun.items() if search.left and search.name not in before}
+    before.update(search.name for search in named.values() if search.name is not None)
+    return list(named.values())
 
 
 def _key(cell: Cell) -> tuple[str, str]:
