@@ -27,6 +27,7 @@ competence: {{floor: none}}
 {tune}"""
 TUNE = "tune: {learning_rate: {low: 1.0e-3, high: 1.0e-1}, trials: 5}\n"
 NO_NORM, DEEP = "no-norm: {norm: {kind: none}}", "deep: {depth: 3}"
+TWINS = f"{NO_NORM}\n  again: {{norm: {{kind: none}}}}"
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """Of a project whose corpus is prepared."""
     studies = {
         "norms": (NO_NORM, TUNE), "depths": (DEEP, TUNE), "both": (f"{NO_NORM}\n  {DEEP}", TUNE), "untuned": (NO_NORM, ""),
+        "twins": (TWINS, TUNE),
     }  # fmt: skip
     texts = {name: STUDY.format(name=name, variant=variant, tune=tune) for name, (variant, tune) in studies.items()}
     project = write_files(
@@ -71,3 +73,7 @@ def test_what_studies_share_is_done_by_the_first_of_them(workspace: Workspace):
 def test_a_run_at_the_declared_setting_does_not_stand_for_what_a_search_will_choose(workspace: Workspace):
     assert todo(*plans(workspace, "untuned", "norms")) == [(6, 0), (16, 10)]
     assert todo(*plans(workspace, "norms", "untuned")) == [(16, 10), (6, 0)]
+
+
+def test_variants_that_are_one_model_are_searched_and_trained_once(workspace: Workspace):
+    assert todo(*plans(workspace, "twins")) == todo(*plans(workspace, "norms"))
