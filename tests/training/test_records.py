@@ -1,11 +1,9 @@
-"""What a run records beside its losses: routing, memory, speed, and its curve of evaluations."""
+"""What a run records beside its losses: routing, speed, and its curve of evaluations."""
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +18,7 @@ from knockout.corpus.reading import open_split
 from knockout.model import Network, build
 from knockout.model.mixture import MixtureOfExperts
 from knockout.training.evaluation import Exam, evaluate
-from knockout.training.memory import ResidentMemory, watch_memory
-from knockout.training.metrics import SCHEMA, evaluations, read_metrics
+from knockout.training.metrics import SCHEMA, evaluations
 from knockout.training.result import final_metrics
 from knockout.training.routing import counted_routing
 from knockout.training.spec import RESULT
@@ -29,7 +26,6 @@ from knockout.training.timing import Stopwatch
 
 EXPERTS = 4
 MOE: dict[str, Any] = {"ffn": {"kind": "moe", "experts": EXPERTS, "top_k": 1, "hidden": 8}, "dropout": 0.0}
-linux = pytest.mark.skipif(sys.platform != "linux", reason="the resident size is set back through /proc")
 
 
 @pytest.fixture
@@ -105,59 +101,6 @@ def test_the_layers_of_an_encoder_are_counted_under_its_name(declared, exam):
     found = evaluate(network, exam=exam, causal=False)
     layers = {name.partition("/")[2] for name in found if name.startswith("routing_entropy/")}
     assert layers == {"block.00", "block.01", "encoder.00"}
-
-
-@linux
-def test_peak_memory_is_the_most_that_was_held_at_once_and_not_what_a_file_brings_in(tmp_path: Path):
-    file = tmp_path / "pages"
-    file.write_bytes(bytes(96 << 20))
-    code = f"""if True:
-        import mmap
-        from knockout.training.memory import ResidentMemory
-
-        def touch(pages):
-            return sum(pages[at] for at in range(0, len(pages), 4096)), pages
-
-        def take(mebibytes):
-            pages = mmap.mmap(-1, mebibytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            for at in range(0, len(pages), 4096):
-                pages[at] = 1
-            return pages
-
-        before = take(64)
-        memory = ResidentMemory()
-        with open({str(file)!r}, "rb") as file:
-            mapped = touch(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
-        print(memory.read())
-        for mebibytes in (40, 24):
-            take(mebibytes).close()
-            print(memory.read())
-        kept = take(30), take(30)
-        print(memory.read())"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    peaks = [int(line) / (1 << 20) for line in said.stdout.split()]
-    assert peaks[1] == peaks[2]
-    assert peaks == pytest.approx([0, 40, 40, 60], abs=3), "the system counts pages to within a few hundred"
-
-
-@linux
-def test_peak_memory_of_a_run_is_recorded_and_bears_no_identity(laboratory, tmp_path: Path):
-    assert isinstance(watch_memory(device="cpu"), ResidentMemory)
-    small, large = (
-        laboratory.declare(tmp_path / str(width), width=width, depth=1, tokens=128, warmup_steps=0, evaluations=1)
-        for width in (16, 512)
-    )
-    peaks = []
-    for run in (small, large):
-        assert laboratory.train(run) == 0
-        result = json.loads((run.folder / RESULT).read_text())
-        peaks.append(result["metrics"]["peak_memory_bytes"])
-        rows = read_metrics(run.folder).to_pylist()
-        assert peaks[-1] == max(row["value"] for row in rows if row["metric"] == "peak_memory_bytes")
-        assert "peak_memory_bytes" not in json.dumps(run.meaning)
-    weights = 4 * (12 * 512 * 512)
-    assert peaks[1] - peaks[0] > 4 * weights, "weights, gradients and two moments"
-    assert peaks[0] < 100 << 20, "the libraries of the parent are no cost of a run"
 
 
 def test_tokens_per_second_of_a_run_are_all_tokens_over_all_seconds_of_training():

@@ -11,8 +11,8 @@ Loss = Literal["val_loss", "train_loss", "bits_per_byte", "generation_loss"]
 """What training makes smaller: nats per token, and bits per byte."""
 
 Metric = Literal[Loss, "peak_memory_bytes", "tokens_per_second", "routing_entropy"]
-"""What can be compared. peak_memory_bytes is of the training process, tokens_per_second its speed; routing_entropy is how
-evenly a router spreads its tokens, in nats, the mean over the layers with experts."""
+"""What can be compared. peak_memory_bytes is what tensors take at most in a training step, tokens_per_second the speed of
+training; routing_entropy is how evenly a router spreads its tokens, in nats, the mean over the layers with experts."""
 
 LOSSES: tuple[str, ...] = get_args(Loss)
 CHEATED = ("val_loss", "bits_per_byte")

@@ -22,6 +22,7 @@ from knockout.model import Network, build
 from knockout.model.objective import next_token_logits
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import GENERATION_WINDOWS, WINDOWS_AT_ONCE, Exam, evaluate, sees_all_at_once
+from knockout.training.memory import peak_memory
 from knockout.training.module import LanguageModule, as_declared
 from knockout.training.spec import SPEED, RunSpec, Runtime, read_spec
 from knockout.training.timing import Clock, Stopwatch, Timing, clock
@@ -48,7 +49,8 @@ def calibrate(folder: Path, *, runtime: Runtime) -> int:
     torch.set_num_threads(runtime.threads)
     stopwatch, spec = Stopwatch(clock(runtime)), read_spec(folder)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
-    module = LanguageModule(network, spec=spec, step=0, optimizer_state=None, end_of_text=_border(spec))
+    state = {"step": 0, "optimizer_state": None, "memory": peak_memory(device=runtime.device)}
+    module = LanguageModule(network, spec=spec, **state, end_of_text=_border(spec))
     module.evaluation_steps = set()
     steps = StepTimer(stopwatch)
     trainer = make_trainer(spec, callback=steps, runtime=runtime, steps=WARM_STEPS + MOST_STEPS)

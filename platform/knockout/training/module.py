@@ -9,7 +9,7 @@ B: windows · T: tokens · V: vocabulary
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from knockout.model.initialise import Learning, learning_of
 from knockout.model.mixture import count_over
 from knockout.model.objective import ask
 from knockout.training.loss import losses
+from knockout.training.memory import PeakMemory
 from knockout.training.probes import Probes
 from knockout.training.ranks import ALONE, Ranks
 from knockout.training.schedule import learning_rate
@@ -84,6 +85,7 @@ class LanguageModule(pl.LightningModule):
         spec: RunSpec,
         step: int,
         optimizer_state: dict[str, Any] | None,
+        memory: PeakMemory,
         ranks: Ranks = ALONE,
         end_of_text: int | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class LanguageModule(pl.LightningModule):
         self.end_of_text = end_of_text
         self.step = step
         self.optimizer_state = optimizer_state
+        self.memory = memory
         self.probes = Probes(network.blocks, ranks=ranks)  # type: ignore[arg-type]
         self.evaluation_steps = set(spec.recipe.evaluation_steps(context=spec.architecture.context))
         self.micro_losses: list[Tensor] = []
@@ -143,6 +146,14 @@ class LanguageModule(pl.LightningModule):
         found = losses(self.spec.recipe.loss, logits_NV=logits_NV, answers_N=question.answers_N)
         self.micro_losses.append(found.nats.detach())
         return found.minimised + prediction.auxiliary_loss
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
+        """Count the memory of a step that is evaluated: it runs uncompiled, and so with the same tensors, on any day."""
+        counted = self.memory.counted(self.network, optimizer=self.trainer.optimizers[0])
+        with counted if self.probes.armed else nullcontext():
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     def configure_gradient_clipping(
         self, optimizer: torch.optim.Optimizer, gradient_clip_val: Any = None, gradient_clip_algorithm: Any = None

@@ -18,7 +18,6 @@ import pytorch_lightning as pl
 
 from knockout.training.checkpoints import save_checkpoint
 from knockout.training.evaluation import Exam, evaluate
-from knockout.training.memory import PeakMemory
 from knockout.training.metrics import Metrics
 from knockout.training.module import Diverged, LanguageModule, Step, as_declared, read_steps
 from knockout.training.progress import PROGRESS, encode_progress
@@ -49,7 +48,6 @@ class Recorder(pl.Callback):
         runtime: Runtime,
         exam: Exam,
         metrics: Metrics,
-        memory: PeakMemory,
         stopwatch: Stopwatch,
         ranks: Ranks,
     ) -> None:
@@ -58,7 +56,6 @@ class Recorder(pl.Callback):
         self.runtime = runtime
         self.exam = exam
         self.metrics = metrics
-        self.memory = memory
         self.stopwatch = stopwatch
         self.stop_requested = False
         self.taken: list[Step] = []
@@ -142,7 +139,7 @@ class Recorder(pl.Callback):
             self.final = evaluate(module.network, exam=self.exam, causal=self.spec.architecture.causal)
         if not all(map(math.isfinite, self.final.values())):
             raise Diverged(step=module.step, what="the evaluation loss")
-        (peak,) = self.ranks.most([self.memory.read()])
+        (peak,) = self.ranks.most([module.memory.most])
         cost = {"tokens_per_second": tokens / elapsed, "peak_memory_bytes": float(peak)}
         self.metrics.add(module.step, {**self.final, **values, **cost})
 

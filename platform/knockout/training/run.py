@@ -26,7 +26,7 @@ from knockout.training.checkpoints import to_bytes
 from knockout.training.covering import find_gap
 from knockout.training.data import StepBatches, border
 from knockout.training.evaluation import Exam, evaluate
-from knockout.training.memory import watch_memory
+from knockout.training.memory import peak_memory
 from knockout.training.metrics import MetricLog, Metrics, Unrecorded, seal_metrics
 from knockout.training.module import Diverged, LanguageModule
 from knockout.training.ranks import ALONE, Ranks
@@ -49,7 +49,7 @@ def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
     quiet_lightning()
     spec = read_spec(folder)
     torch.set_num_threads(runtime.threads)
-    started, stopwatch, memory = time.monotonic(), Stopwatch(clock(runtime)), watch_memory(device=runtime.device)
+    started, stopwatch = time.monotonic(), Stopwatch(clock(runtime))
     train_split, exam_split = (open_split(Path(runtime.corpus), split=name) for name in ("train", spec.evaluation["split"]))
     check_disjoint(train_split, exam_split)
     context, shuffled = spec.architecture.context, spec.recipe.shuffle_tokens
@@ -63,11 +63,9 @@ def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
     if (newest := ranks.most([step])) != [step]:
         raise RunError(f"{folder}: rank {ranks.rank} goes on from step {step}, and another from step {newest[0]}")
     metrics = _metrics(spec, start=start, ranks=ranks)
-    state = {"step": step, "optimizer_state": start.state.get("optimizer")}
+    state = {"step": step, "optimizer_state": start.state.get("optimizer"), "memory": peak_memory(device=runtime.device)}
     module = LanguageModule(network, spec=spec, **state, ranks=ranks, end_of_text=end_of_text)
-    recorder = Recorder(
-        spec=spec, runtime=runtime, exam=exam, metrics=metrics, memory=memory, stopwatch=stopwatch, ranks=ranks
-    )
+    recorder = Recorder(spec=spec, runtime=runtime, exam=exam, metrics=metrics, stopwatch=stopwatch, ranks=ranks)
     diverged = _fit(module, recorder=recorder, split=train_split)
     if isinstance(diverged, Stopped):
         return EXIT_STOPPED
