@@ -11,7 +11,9 @@ Names on the left are this project's, on the right those of `transformers`.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from knockout.model import Network, build
 from knockout.model.generate import generate
 
 Weights = dict[str, Tensor]
+REFERENCE = Path(sys.prefix) / "reference"
 TINY: dict[str, Any] = {"width": 32, "depth": 2, "heads": 4, "context": 16, "vocabulary": 61}
 SHARED: dict[str, Any] = {"vocab_size": 61, "initializer_range": 0.2, "bos_token_id": 0, "eos_token_id": 1}
 LLAMA_LIKE: dict[str, Any] = {
@@ -42,7 +45,9 @@ LLAMA_LIKE: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def library() -> Iterator[Any]:
     """`transformers`, imported by the first test that needs it: 3 s that no other test should pay at collection."""
+    assert (REFERENCE / "transformers").is_dir(), "`make lint` installs it there"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(REFERENCE)])
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield importlib.import_module("transformers")
 
