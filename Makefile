@@ -12,7 +12,7 @@ demo: $(READY)
 	$(BIN)/knockout run ablations/causal-mask.yaml
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(TESTED)
 	$(BIN)/ruff check .

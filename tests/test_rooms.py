@@ -124,6 +124,11 @@ def test_the_command_line_starts_without_anything_heavy():
     assert loaded("knockout.cli.app") & heavy == set()
 
 
+def test_status_loads_nothing_that_only_training_and_verdicts_need():
+    heavy = {"torch", "scipy", "mlflow", "prefect", "optuna", "polars", "matplotlib", "tokenizers", "pytorch_lightning"}
+    assert loaded("knockout.cli.standing") & heavy == set()
+
+
 def test_the_training_path_does_not_pay_for_the_others():
     others = {"polars", "tokenizers", "mlflow", "prefect", "optuna", "sqlalchemy", "typer", "ruamel", "jinja2"}
     code = """if True:

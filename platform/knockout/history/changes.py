@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import stdtr
-
 from knockout.history.rows import Row
 from knockout.judge.statistics.multiple import holm
+from knockout.judge.statistics.student import t_below
 
 ALPHA = 0.01
 """How often a sweep in which nothing changed reports a drift, over all that it looks at."""
@@ -90,7 +89,7 @@ def differ(one: Sample, other: Sample) -> float | None:
     distance = abs(one.mean - other.mean)
     if error == 0.0:
         return 1.0 if distance == 0.0 else 0.0
-    return 2.0 * float(stdtr(degrees, -distance / error))
+    return 2.0 * t_below(-distance / error, degrees=degrees)
 
 
 def _same(row: Row, *, past: Sequence[Row]) -> list[Row]:

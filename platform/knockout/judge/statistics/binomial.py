@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.special import betainc, betaincinv
-
 
 @dataclass(frozen=True)
 class Share:
@@ -30,12 +28,12 @@ class Share:
 
     def above(self, threshold: float) -> float:
         """One-sided p-value against "the probability is at most `threshold`": P(X >= count)."""
-        return 1.0 if self.count == 0 else float(betainc(self.count, self.total - self.count + 1, threshold))
+        return 1.0 if self.count == 0 else _beta_below(threshold, a=self.count, b=self.total - self.count + 1)
 
     def below(self, threshold: float) -> float:
         """One-sided p-value against "the probability is at least `threshold`": P(X <= count)."""
         rest = self.total - self.count
-        return 1.0 if rest == 0 else float(betainc(rest, self.count + 1, 1.0 - threshold))
+        return 1.0 if rest == 0 else _beta_below(1.0 - threshold, a=rest, b=self.count + 1)
 
     def exactly(self, threshold: float) -> bool:
         """Never: a count always has its spread."""
@@ -45,6 +43,19 @@ class Share:
         """The exact two-sided confidence interval of the probability."""
         tail = (1.0 - level) / 2.0
         rest = self.total - self.count
-        low = 0.0 if self.count == 0 else float(betaincinv(self.count, rest + 1, tail))
-        high = 1.0 if rest == 0 else float(betaincinv(self.count + 1, rest, 1.0 - tail))
+        low = 0.0 if self.count == 0 else _beta_quantile(tail, a=self.count, b=rest + 1)
+        high = 1.0 if rest == 0 else _beta_quantile(1.0 - tail, a=self.count + 1, b=rest)
         return low, high
+
+
+def _beta_below(value: float, *, a: float, b: float) -> float:
+    """The probability that a beta variable is below a value: the regularized incomplete beta function."""
+    from scipy.special import betainc  # by what calls it, as in `student`
+
+    return float(betainc(a, b, value))
+
+
+def _beta_quantile(probability: float, *, a: float, b: float) -> float:
+    from scipy.special import betaincinv
+
+    return float(betaincinv(a, b, probability))

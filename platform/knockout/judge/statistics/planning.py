@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-
-from scipy.special import ndtri
+from statistics import NormalDist
 
 from knockout.judge.statistics.binomial import Share
 from knockout.judge.statistics.student import PairedT, t_quantile
@@ -37,7 +36,7 @@ def more_for_ranks(share: float, *, num_pairs: int, alpha: float) -> int | None:
     (1987), p. 645, at even odds: n = z² / (6 (share - 1/2)²); and never under the n at which 1 / C(2n, n)
     is small enough.
     """
-    needed = ndtri(1.0 - alpha / 2.0) ** 2 / 6.0
+    needed = NormalDist().inv_cdf(1.0 - alpha / 2.0) ** 2 / 6.0
     return _first(
         lambda n: n * (share - 0.5) ** 2 >= needed and 1.0 / math.comb(2 * n, n) <= alpha / 2.0,
         start=num_pairs,

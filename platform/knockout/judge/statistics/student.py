@@ -1,7 +1,8 @@
 """Student's t on paired differences.
 
 The invariant: exact for normally distributed differences at every n from 2; differences without any spread
-are handled as what they are, a known effect, and give no NaN.
+are handled as what they are, a known effect, and give no NaN. scipy is imported where it is called, so that no command
+which judges nothing waits for it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PairedT:
     def _tail(self, distance: float) -> float:
         if self.sd == 0.0:
             return 0.0 if distance > 0.0 else 1.0
-        return float(stdtr(self.num_pairs - 1, -distance * math.sqrt(self.num_pairs) / self.sd))
+        return t_below(-distance * math.sqrt(self.num_pairs) / self.sd, degrees=self.num_pairs - 1)
 
 
 def paired_t(differences: Sequence[float]) -> PairedT:
@@ -67,4 +67,13 @@ def paired_t(differences: Sequence[float]) -> PairedT:
 
 def t_quantile(probability: float, *, degrees: int) -> float:
     """The quantile of Student's t distribution: 4.303 at 0.975 with 2 degrees of freedom."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(degrees, probability))
+
+
+def t_below(value: float, *, degrees: int) -> float:
+    """The probability that Student's t is below a value: 0.025 at -4.303 with 2 degrees of freedom."""
+    from scipy.special import stdtr
+
+    return float(stdtr(degrees, value))
