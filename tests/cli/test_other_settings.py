@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from knockout.ledger.process import this_process
@@ -15,10 +17,11 @@ def judged(tmp_path, project, monkeypatch):
     monkeypatch.chdir(project)
     monkeypatch.setenv("KNOCKOUT_HOME", str(tmp_path / "home"))
     ledger = Ledger(open_workspace(None))
+    facts = {"sizes": ["pico"], "study": {"declaration": (project / "ablations" / "small.yaml").read_text()}}
     for number in (2, 3):
         name, arguments = f"20260101-00000{number}-abcdef", f"--seeds {number}"
         ledger.submit(name, study="small", plan="", owner=this_process(), runs=[], arguments=arguments)
-        ledger.conclude(name, state="done", reason=None, facts={"sizes": ["pico"]})
+        ledger.conclude(name, state="done", reason=None, facts={**facts, "seeds": number})
     ledger.close()
     return tmp_path / "home"
 
@@ -27,10 +30,16 @@ COMMANDS = "`knockout report small --seeds 3`, `knockout report small --seeds 2`
 
 
 def test_a_report_that_is_not_there_names_those_that_are(judged, tell):
-    code, said, wrong = tell("report", "small")
+    code, said, wrong = tell("report", "small", "--size", "nano")
     assert (code, said) == (2, "")
     assert f"'small' has no report in {judged} with these settings, but with others: {COMMANDS}" in wrong.replace("\n", " ")
     assert "run it first" not in wrong
+
+
+def test_without_options_the_newest_report_is_shown_and_named(judged, tell):
+    code, said, wrong = tell("report", "small", "--json")
+    assert (code, json.loads(said)["seeds"]) == (0, 3)
+    assert wrong == "the newest report, that of `knockout report small --seeds 3`\n"
 
 
 def test_results_of_other_settings_than_the_files_are_named_and_not_said_to_be_missing(judged, tell):

@@ -84,7 +84,10 @@ def report(
     workspace: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a study's report anew from its run files, and print where it is, or the same facts as data."""
+    """Write a study's report anew from its run files, and print where it is, or the same facts as data.
+
+    Without options it is the report of the study as its file declares it; where there is none, the newest.
+    """
     from knockout.cli.loading import report_commands, study_name
     from knockout.cli.settling import set_right
     from knockout.declare.load import Overrides, find_study
@@ -99,14 +102,18 @@ def report(
     set_right(ledger)
     overrides = Overrides(size=size, seeds=seeds, settings=tuple(set_ or ()), settle=settle, from_seed=from_seed)
     name, arguments = study_name(study), overrides.arguments
+    reported = ledger.reported(name)
+    if not arguments and reported and "" not in reported:
+        arguments = reported[0]
+        print(f"the newest report, that of `knockout report {study} {arguments}`", file=sys.stderr)
     facts = ledger.facts(name, arguments=arguments)
     if facts is None:
-        if others := report_commands(name, reported=ledger.reported(name)):
+        if others := report_commands(name, reported=reported):
             raise InputError(f"{quoted(name)} has no report in {place.folder} with these settings, but {others}")
         find_study(study)
         command = f"knockout run {study} {arguments}".strip()
         raise InputError(f"no report of {quoted(name)} in {place.folder}: run it first with `{command}`")
-    for note in _outdated(facts, study=study, arguments=arguments, newest=ledger.reported(name)[0]):
+    for note in _outdated(facts, study=study, arguments=arguments, newest=reported[0]):
         print(note, file=sys.stderr)
     if as_json:
         print(json.dumps(facts, indent=1))
