@@ -49,8 +49,8 @@ def calibrate(folder: Path, *, runtime: Runtime) -> int:
     torch.set_num_threads(runtime.threads)
     stopwatch, spec = Stopwatch(clock(runtime)), read_spec(folder)
     network = build(spec.architecture, seed=spec.seed, device=runtime.device)
-    state = {"step": 0, "optimizer_state": None, "memory": peak_memory(device=runtime.device)}
-    module = LanguageModule(network, spec=spec, **state, end_of_text=_border(spec))
+    memory = peak_memory(device=runtime.device)
+    module = LanguageModule(network, spec=spec, step=0, optimizer_state=None, memory=memory, end_of_text=_border(spec))
     module.evaluation_steps = set()
     steps = StepTimer(stopwatch)
     trainer = make_trainer(spec, callback=steps, runtime=runtime, steps=WARM_STEPS + MOST_STEPS)

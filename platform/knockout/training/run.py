@@ -63,8 +63,9 @@ def train(folder: Path, *, runtime: Runtime, ranks: Ranks = ALONE) -> int:
     if (newest := ranks.most([step])) != [step]:
         raise RunError(f"{folder}: rank {ranks.rank} goes on from step {step}, and another from step {newest[0]}")
     metrics = _metrics(spec, start=start, ranks=ranks)
-    state = {"step": step, "optimizer_state": start.state.get("optimizer"), "memory": peak_memory(device=runtime.device)}
-    module = LanguageModule(network, spec=spec, **state, ranks=ranks, end_of_text=end_of_text)
+    state = {"step": step, "optimizer_state": start.state.get("optimizer")}
+    memory = peak_memory(device=runtime.device)
+    module = LanguageModule(network, spec=spec, **state, memory=memory, ranks=ranks, end_of_text=end_of_text)
     recorder = Recorder(spec=spec, runtime=runtime, exam=exam, metrics=metrics, stopwatch=stopwatch, ranks=ranks)
     diverged = _fit(module, recorder=recorder, split=train_split)
     if isinstance(diverged, Stopped):
